@@ -12,6 +12,12 @@ import (
 func half(b []byte) float32 { return halfs[binary.LittleEndian.Uint16(b)] }
 
 func unpackF32(dst []float32, src []byte) {
+	for ; len(dst) >= 8; dst, src = dst[8:], src[32:] {
+		b, y := (*[32]byte)(src), (*[8]float32)(dst)
+		for j := range y {
+			y[j] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*j:]))
+		}
+	}
 	for i := range dst {
 		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 	}
@@ -19,6 +25,12 @@ func unpackF32(dst []float32, src []byte) {
 
 func unpackF16(dst []float32, src []byte) {
 	table := halfs
+	for ; len(dst) >= 8; dst, src = dst[8:], src[16:] {
+		b, y := (*[16]byte)(src), (*[8]float32)(dst)
+		for j := range y {
+			y[j] = table[uint16(b[2*j])|uint16(b[2*j+1])<<8]
+		}
+	}
 	for i := range dst {
 		dst[i] = table[binary.LittleEndian.Uint16(src[2*i:])]
 	}
@@ -26,6 +38,12 @@ func unpackF16(dst []float32, src []byte) {
 
 // unpackBF16: the upper half of a float32.
 func unpackBF16(dst []float32, src []byte) {
+	for ; len(dst) >= 8; dst, src = dst[8:], src[16:] {
+		b, y := (*[16]byte)(src), (*[8]float32)(dst)
+		for j := range y {
+			y[j] = math.Float32frombits(uint32(b[2*j])<<16 | uint32(b[2*j+1])<<24)
+		}
+	}
 	for i := range dst {
 		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
 	}
