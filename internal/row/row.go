@@ -46,6 +46,10 @@ type Schema struct {
 
 	// Parquet is the *parquet.Schema of the source, else nil.
 	Parquet any
+	// ParquetElements is the schema as the source's footer has it, a []format.SchemaElement (the file's
+	// Metadata().Schema), else nil: the *parquet.Schema drops annotations that the library does not know, FLOAT16 among
+	// them, and the writer puts them back from here.
+	ParquetElements any
 	// Metadata is the source's footer key-value pairs, in order.
 	Metadata []KeyValue
 }
