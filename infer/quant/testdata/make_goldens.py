@@ -53,7 +53,7 @@ def floats(name):
     if name == "BF16":
         bits = np.arange(1 << 16, dtype=np.uint16)
         return bits[(bits & 0x7F80 != 0x7F80) | (bits & 0x7F == 0)][::7].tobytes()
-    bits = rng.integers(0, 1 << 32, 512, dtype=np.uint32)
+    bits = rng.integers(0, 1 << 32, 517, dtype=np.uint32)
     return np.where(bits & 0x7F800000 == 0x7F800000, bits & 0x807FFFFF, bits).astype(np.uint32).tobytes()
 
 
