@@ -72,7 +72,7 @@ func readHead(ctx context.Context, src quant.Source) (*head, error) {
 		at  int64
 		rel uint64
 	}
-	entries := make([]entry, 0, tensorsHint(tensors, s.err))
+	var entries []entry
 	seen := map[string]bool{}
 	for i := uint64(0); i < tensors && s.err == nil; i++ {
 		e := entry{at: s.off}
@@ -107,14 +107,6 @@ func readHead(ctx context.Context, src quant.Source) (*head, error) {
 		h.tensors = append(h.tensors, e.tensor)
 	}
 	return h, h.checkOverlaps(src.Name())
-}
-
-// tensorsHint is the capacity to reserve; the count has been checked against the file's size unless there was an error.
-func tensorsHint(n uint64, err error) int {
-	if err != nil {
-		return 0
-	}
-	return int(n)
 }
 
 func (h *head) readKey(s *scanner) {
