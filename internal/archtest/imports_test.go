@@ -28,9 +28,9 @@ var layers = []layer{
 	{"infer", []string{"infer", "cuda", "internal"}},
 	{"infer/device", []string{"infer/quant"}},
 	{"infer/quant", nil},
-	{"infer/kv", nil},
-	{"infer/gguf", []string{"infer/quant"}},
-	{"infer/safetensors", []string{"infer/quant"}},
+	{"infer/kv", []string{"infer/device"}},
+	{"infer/gguf", []string{"infer/quant", "internal"}},
+	{"infer/safetensors", []string{"infer/quant", "internal"}},
 	{"infer/tokenizer", []string{"internal"}},
 	{"infer/chat", []string{"internal"}},
 	{"infer/grammar", []string{"infer/tokenizer", "internal"}},
@@ -55,17 +55,28 @@ var everyone = []string{"internal/row$", "internal/ordered$"}
 // testOnly packages start servers or hold helpers for tests; product code must not import them.
 var testOnly = []string{"internal/s3test", "internal/archtest", "internal/testenv"}
 
-// foreign rules: an import path below prefix is allowed only in these folders.
+// foreign rules: an import path at or below prefix is allowed only in the folders of only, or, where never is given,
+// everywhere but in those.
 var foreign = []struct {
-	prefix string
-	only   []string
-	why    string
+	prefix      string
+	only, never []string
+	why         string
 }{
-	{"gocloud.dev", []string{"internal/objstore"}, "internal/objstore is the only importer of gocloud.dev"},
-	{"github.com/apache/arrow/go/v17/parquet", nil, "parquet-go owns every Parquet byte"},
-	{"github.com/apache/arrow/go/v17/arrow/flight", nil, "there is no server here"},
-	{"github.com/urfave/cli", []string{"cmd"}, "only commands know the command line"},
-	{"regexp", []string{"cmd", "jobs", "internal/tools", "internal/objstore", "internal/archtest", "bench"}, "patterns that come with a model are matched by hand-written scanners"},
+	{"gocloud.dev", []string{"internal/objstore"}, nil, "internal/objstore is the only importer of gocloud.dev"},
+	{"github.com/apache/arrow/go/v17/parquet", nil, nil, "parquet-go owns every Parquet byte"},
+	{"github.com/apache/arrow/go/v17/arrow/flight", nil, nil, "there is no server here"},
+	{"github.com/urfave/cli", []string{"cmd"}, nil, "only commands know the command line"},
+	{"regexp", nil, []string{"infer/tokenizer", "infer/chat", "internal/jinja"}, "patterns that come with a model are matched by hand-written scanners"},
+	{"net/http", nil, []string{"infer", "internal/jinja", "internal/row", "internal/ordered", "readers", "writers", "pipeline"}, "only stores and the model hub speak to a network"},
+	{"os/exec", nil, []string{"infer", "internal/jinja", "internal/row", "internal/ordered", "readers", "writers", "pipeline", "jobs"}, "only the model hub starts a program"},
+}
+
+// forbidden reports whether rule i of foreign forbids folder dir what it is about.
+func forbidden(i int, dir string) bool {
+	if f := foreign[i]; len(f.never) > 0 {
+		return withinAny(dir, f.never)
+	}
+	return !withinAny(dir, foreign[i].only)
 }
 
 func within(dir, folder string) bool {
@@ -105,8 +116,9 @@ func checkImports(dir string, test bool, imports []string) []string {
 		return []string{fmt.Sprintf("folder %q belongs to no layer: add it to the table in internal/archtest, and to docs/ARCHITECTURE.md", dir)}
 	}
 	for _, imp := range imports {
-		for _, f := range foreign {
-			if (imp == f.prefix || strings.HasPrefix(imp, f.prefix+"/")) && !withinAny(dir, f.only) && !(test && f.prefix == "regexp") {
+		for i, f := range foreign {
+			below := imp == f.prefix || strings.HasPrefix(imp, f.prefix+"/")
+			if below && forbidden(i, dir) && !(test && len(f.never) > 0) {
 				wrong = append(wrong, fmt.Sprintf("imports %s: %s", imp, f.why))
 			}
 		}
@@ -189,7 +201,9 @@ func TestImportRulesBite(t *testing.T) {
 		"github.com/apache/arrow/go/v17/arrow/array":     {"readers": false},
 		"github.com/urfave/cli/v2":                       {"jobs": true, "cmd/batchmill": false},
 		"regexp":                                         {"infer/tokenizer": true, "internal/jinja": true},
-		"regexp/syntax":                                  {"infer/tokenizer": true},
+		"regexp/syntax":                                  {"infer/tokenizer": true, "infer/gguf": false},
+		"net/http":                                       {"infer/cpu": true, "readers": true, "internal/hub": false},
+		"os/exec":                                        {"jobs": true, "infer": true, "internal/hub": false},
 	} {
 		for dir, want := range bad {
 			if got := checkImports(dir, false, []string{imp}); (len(got) > 0) != want {
