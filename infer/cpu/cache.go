@@ -1,0 +1,72 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/batchmill/batchmill/infer/device"
+)
+
+// cache holds keys and values in float32. For each layer, page and KV head: keys transposed [kdim][32 tokens], then values
+// [32 tokens][vdim], where kdim and vdim are headDim rounded up to whole blocks and panels.
+//
+// A page is cleared when its first token is written, so that slots beyond a sequence's end hold zeros and never the
+// remains of another sequence, which could be NaN.
+type cache struct {
+	shape      device.CacheShape
+	kdim, vdim int
+	unit       int         // values of one layer, page and head
+	layers     [][]float32 // [layers][pages][kvHeads][unit]
+}
+
+// CacheBytes is the memory that a cache of that shape takes.
+func CacheBytes(s device.CacheShape) int64 {
+	return int64(s.Layers) * int64(s.Pages) * int64(s.KVHeads) * int64(cacheUnit(s.HeadDim)) * 4
+}
+
+func cacheUnit(headDim int) int {
+	return device.PageTokens * (roundUp(headDim, lanes) + roundUp(headDim, panelCols))
+}
+
+// Cache allocates a cache; the memory is touched when it is used.
+func (d *Device) Cache(s device.CacheShape) (device.Cache, error) {
+	if s.Layers < 1 || s.Pages < 1 || s.KVHeads < 1 || s.HeadDim < 1 {
+		return nil, fmt.Errorf("make a KV cache: bad shape %+v", s)
+	}
+	c := &cache{shape: s, kdim: roundUp(s.HeadDim, lanes), vdim: roundUp(s.HeadDim, panelCols), unit: cacheUnit(s.HeadDim)}
+	if int64(s.Pages) > math.MaxInt64/4/int64(c.unit)/int64(s.KVHeads)/int64(s.Layers) {
+		return nil, fmt.Errorf("make a KV cache: %d pages are too many", s.Pages)
+	}
+	for range s.Layers {
+		c.layers = append(c.layers, aligned(s.Pages*s.KVHeads*c.unit))
+	}
+	return c, nil
+}
+
+func (c *cache) Pages() int   { return c.shape.Pages }
+func (c *cache) Bytes() int64 { return CacheBytes(c.shape) }
+func (c *cache) Close() error { c.layers = nil; return nil }
+
+// page gives keys and values of a page for one head.
+func (c *cache) page(layer int, page int32, head int) (k, v []float32) {
+	off := (int(page)*c.shape.KVHeads + head) * c.unit
+	u := c.layers[layer][off : off+c.unit]
+	n := c.kdim * device.PageTokens
+	return u[:n], u[n:]
+}
+
+// CopyPage copies the first tokens of a page.
+func (c *cache) CopyPage(dst, src int32, tokens int) {
+	for l := range c.layers {
+		for h := range c.shape.KVHeads {
+			dk, dv := c.page(l, dst, h)
+			sk, sv := c.page(l, src, h)
+			clear(dk)
+			clear(dv)
+			for i := range c.kdim {
+				copy(dk[i*device.PageTokens:][:tokens], sk[i*device.PageTokens:][:tokens])
+			}
+			copy(dv[:tokens*c.vdim], sv[:tokens*c.vdim])
+		}
+	}
+}

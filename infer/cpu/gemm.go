@@ -1,0 +1,223 @@
+package cpu
+
+import (
+	"github.com/batchmill/batchmill/infer/device"
+)
+
+// blockBytes bounds the activations that are multiplied with one panel before the next panel comes: they should stay in
+// the second-level cache together with the panel. Where they are cut changes no result.
+const blockBytes = 384 << 10
+
+// gemmTask multiplies strips of activations with the panels of one or more weights. An item is one panel (for gate and up,
+// a panel of each) times one block of strips.
+type gemmTask struct {
+	r     *runner
+	a     *strips
+	parts [3]gemmPart
+	count int
+
+	panels int // of all parts together
+	block  int // strips in a block
+
+	gate, up *matrix // set: hidden = silu(gate)*up instead of parts
+	gateBias *vector
+	upBias   *vector
+	logits   [][]float32
+}
+
+// gemmPart is one weight and where its product goes.
+type gemmPart struct {
+	w    *matrix
+	bias *vector
+	dst  []float32 // [tokens][ldc]
+	ldc  int
+	add  bool // dst += product
+}
+
+func asMatrix(m device.Matrix) *matrix {
+	if m == nil {
+		return nil
+	}
+	return m.(*matrix)
+}
+
+func asVector(v device.Vector) *vector {
+	if v == nil {
+		return nil
+	}
+	return v.(*vector)
+}
+
+func part(l device.Linear, dst []float32, ldc int, add bool) gemmPart {
+	return gemmPart{w: asMatrix(l.Weight), bias: asVector(l.Bias), dst: dst, ldc: ldc, add: add}
+}
+
+// start runs the region for the parts that have been set.
+func (g *gemmTask) start(a *strips, width int) {
+	g.a = a
+	if a.n == 0 {
+		return
+	}
+	g.panels = 0
+	streamed := false
+	if g.gate != nil {
+		g.panels = g.gate.panels
+		streamed = g.gate.packed == nil || g.up.packed == nil
+	}
+	for i := range g.count {
+		g.panels += g.parts[i].w.panels
+		streamed = streamed || g.parts[i].w.packed == nil
+	}
+	g.block = max(1, blockBytes/(g.r.k.strip*width*4))
+	if streamed {
+		g.block = a.count // a panel is unpacked once
+	}
+	// Blocks of equal size: a short one would leave threads idle.
+	blocks := (a.count + g.block - 1) / g.block
+	g.block = (a.count + blocks - 1) / blocks
+	g.r.dev.pool.run(&g.r.gemm.self, g.panels*blocks)
+}
+
+func (g *gemmTask) do(worker, item int) {
+	block, p := item/g.panels, item%g.panels
+	first := block * g.block
+	last := min(first+g.block, g.a.count)
+	w := &g.r.work[worker]
+	if g.gate != nil {
+		g.gated(w, p, first, last)
+		return
+	}
+	i := 0
+	for p >= g.parts[i].w.panels {
+		p -= g.parts[i].w.panels
+		i++
+	}
+	g.plain(w, &g.parts[i], p, first, last)
+}
+
+// panel gives a weight's panel, unpacking a streamed one into buf.
+func (m *matrix) panel(w *scratch, p int, buf *[]float32) []float32 {
+	size := m.kpad * panelCols
+	if m.packed != nil {
+		return m.packed[p*size : (p+1)*size]
+	}
+	if len(*buf) < size {
+		*buf = aligned(size)
+	}
+	if n := panelScratch(m.src.In); len(w.rows) < n {
+		w.rows = make([]float32, n)
+	}
+	m.pack(p, (*buf)[:size], w.rows)
+	return (*buf)[:size]
+}
+
+// multiply runs the tile of one strip and one panel into c, whose rows are ldc values apart.
+func (g *gemmTask) multiply(strip, rows int, m *matrix, panel, c []float32, ldc int) {
+	g.r.k.tile(rows, m.kpad/lanes, ptr(g.a.data, g.a.start(strip)), ptr(panel, 0), ptr(c, 0), panelCols*4, ldc*4, 0)
+}
+
+// addBias adds columns 32p.. of a bias to a tile.
+func addBias(tile []float32, ldc, rows int, bias *vector, p int) {
+	if bias == nil {
+		return
+	}
+	b := bias.v[p*panelCols:][:panelCols]
+	for r := range rows {
+		t := tile[r*ldc:][:panelCols]
+		for o, v := range b {
+			t[o] += v
+		}
+	}
+}
+
+func (g *gemmTask) plain(w *scratch, part *gemmPart, p, first, last int) {
+	panel := part.w.panel(w, p, &w.panel)
+	for s := first; s < last; s++ {
+		token, rows := g.a.span(s)
+		switch {
+		case g.logits != nil:
+			g.multiply(s, rows, part.w, panel, w.tile, panelCols)
+			addBias(w.tile, panelCols, rows, part.bias, p)
+			n := min(panelCols, part.w.src.Out-p*panelCols)
+			for r := range rows {
+				copy(g.logits[token+r][p*panelCols:][:n], w.tile[r*panelCols:])
+			}
+		case part.add:
+			g.multiply(s, rows, part.w, panel, w.tile, panelCols)
+			addBias(w.tile, panelCols, rows, part.bias, p)
+			g.r.k.addRows(rows, ptr(part.dst, token*part.ldc+p*panelCols), ptr(w.tile, 0), part.ldc*4)
+		default:
+			dst := part.dst[token*part.ldc+p*panelCols:]
+			g.multiply(s, rows, part.w, panel, dst, part.ldc)
+			addBias(dst, part.ldc, rows, part.bias, p)
+		}
+	}
+}
+
+func (g *gemmTask) gated(w *scratch, p, first, last int) {
+	gate := g.gate.panel(w, p, &w.panel)
+	up := g.up.panel(w, p, &w.second)
+	gt, ut := w.tile[:maxStrip*panelCols], w.tile[maxStrip*panelCols:]
+	mlp := &g.r.mlp
+	for s := first; s < last; s++ {
+		_, rows := g.a.span(s)
+		g.multiply(s, rows, g.gate, gate, gt, panelCols)
+		g.multiply(s, rows, g.up, up, ut, panelCols)
+		addBias(gt, panelCols, rows, g.gateBias, p)
+		addBias(ut, panelCols, rows, g.upBias, p)
+		g.r.k.siluMul(rows, ptr(gt, 0), ptr(ut, 0), ptr(mlp.data, mlp.at(s, 0, p*panelCols)), g.r.k.stripBytes())
+	}
+}
+
+// QKV: the three projections, then norm, rotation and the write to the cache.
+func (r *runner) QKV(layer int, p *device.QKV) {
+	g := &r.gemm.task
+	g.gate, g.logits, g.count = nil, nil, 3
+	g.parts = [3]gemmPart{part(p.Q, r.q, r.qdim, false), part(p.K, r.kx, r.kvdim, false), part(p.V, r.vx, r.kvdim, false)}
+	g.start(&r.input, r.hidden)
+	w := &r.write.task
+	w.layer, w.qkv, w.rope = layer, p, nil
+	for i := range r.ropes {
+		if p.Rope != nil && r.ropes[i].rope == p.Rope {
+			w.rope = &r.ropes[i]
+		}
+	}
+	r.dev.pool.run(&r.write.self, len(r.spans))
+}
+
+// Output: residual += W attention + b.
+func (r *runner) Output(l device.Linear) { r.toResidual(&r.attn, r.qdim, l) }
+
+// Down: residual += W hidden + b.
+func (r *runner) Down(l device.Linear) { r.toResidual(&r.mlp, r.mid, l) }
+
+func (r *runner) toResidual(a *strips, width int, l device.Linear) {
+	g := &r.gemm.task
+	g.gate, g.logits, g.count = nil, nil, 1
+	g.parts[0] = part(l, r.residual, r.hidden, true)
+	g.start(a, width)
+}
+
+// GateUp: hidden = silu(gate input) * (up input).
+func (r *runner) GateUp(gate, up device.Linear) {
+	g := &r.gemm.task
+	g.count, g.logits = 0, nil
+	g.gate, g.gateBias = asMatrix(gate.Weight), asVector(gate.Bias)
+	g.up, g.upBias = asMatrix(up.Weight), asVector(up.Bias)
+	g.start(&r.input, r.hidden)
+}
+
+// Head: the logits of the rows that want them.
+func (r *runner) Head(n device.Norm, l device.Linear, logits [][]float32) error {
+	if len(r.batch.Logits) == 0 {
+		return nil
+	}
+	r.norm.task.set(n, &r.picked, r.batch.Logits)
+	r.dev.pool.run(&r.norm.self, r.picked.count)
+	g := &r.gemm.task
+	g.gate, g.count, g.logits = nil, 1, logits
+	g.parts[0] = part(l, nil, 0, false)
+	g.start(&r.picked, r.hidden)
+	g.logits = nil
+	return nil
+}

@@ -1,0 +1,79 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+var kernelsAVX512 = kernels{
+	name: "avx512", strip: 14,
+	tile: tileAVX512, addRows: addRowsAVX512, sumSquares: sumSquaresAVX512, normRow: normRowAVX512, siluMul: siluMulAVX512,
+	softmax: softmaxAVX512, scaleRows: scaleRowsAVX512, rotate: rotateAVX512,
+}
+
+var kernelsAVX2 = kernels{
+	name: "avx2", strip: 6,
+	tile: tileAVX2, addRows: addRowsAVX2, sumSquares: sumSquaresAVX2, normRow: normRowAVX2, siluMul: siluMulAVX2,
+	softmax: softmaxAVX2, scaleRows: scaleRowsAVX2, rotate: rotateAVX2,
+}
+
+// available lists what this CPU, and its operating system, can run, best first.
+func available() []*kernels {
+	var all []*kernels
+	if cpu.X86.HasAVX512F {
+		all = append(all, &kernelsAVX512)
+	}
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+		all = append(all, &kernelsAVX2)
+	}
+	return append(all, &kernelsPortable)
+}
+
+//go:noescape
+func tileAVX512(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int)
+
+//go:noescape
+func tileAVX2(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int)
+
+//go:noescape
+func addRowsAVX512(rows int, dst, src unsafe.Pointer, ldd int)
+
+//go:noescape
+func addRowsAVX2(rows int, dst, src unsafe.Pointer, ldd int)
+
+//go:noescape
+func sumSquaresAVX512(blocks int, x unsafe.Pointer) float32
+
+//go:noescape
+func sumSquaresAVX2(blocks int, x unsafe.Pointer) float32
+
+//go:noescape
+func normRowAVX512(blocks int, dst, x, w unsafe.Pointer, scale float32, step int)
+
+//go:noescape
+func normRowAVX2(blocks int, dst, x, w unsafe.Pointer, scale float32, step int)
+
+//go:noescape
+func siluMulAVX512(rows int, gate, up, dst unsafe.Pointer, step int)
+
+//go:noescape
+func siluMulAVX2(rows int, gate, up, dst unsafe.Pointer, step int)
+
+//go:noescape
+func softmaxAVX512(rows int, s, p, state unsafe.Pointer, scale float32, step int)
+
+//go:noescape
+func softmaxAVX2(rows int, s, p, state unsafe.Pointer, scale float32, step int)
+
+//go:noescape
+func scaleRowsAVX512(rows, blocks int, x unsafe.Pointer, ldx int, factor unsafe.Pointer)
+
+//go:noescape
+func scaleRowsAVX2(rows, blocks int, x unsafe.Pointer, ldx int, factor unsafe.Pointer)
+
+//go:noescape
+func rotateAVX512(blocks int, x, y, cos, sin unsafe.Pointer)
+
+//go:noescape
+func rotateAVX2(blocks int, x, y, cos, sin unsafe.Pointer)

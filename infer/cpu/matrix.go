@@ -1,0 +1,147 @@
+package cpu
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/batchmill/batchmill/infer/device"
+	"github.com/batchmill/batchmill/infer/quant"
+)
+
+// matrix is the weight of a linear layer, packed or streamed.
+type matrix struct {
+	src    device.MatrixSource
+	row    int       // bytes of a row of src.Data
+	kpad   int       // In rounded up to 32
+	panels int       // Out/32, rounded up
+	packed []float32 // [panels][kpad][32]; nil when streamed
+}
+
+func (m *matrix) Shape() (out, in int) { return m.src.Out, m.src.In }
+func (m *matrix) Bytes() int64         { return int64(len(m.packed)) * 4 }
+
+// checkSource makes sure that the kernels can read src without further checks.
+func checkSource(src *device.MatrixSource) (rowBytes int, err error) {
+	rowBytes, err = src.Type.RowBytes(src.In)
+	if err != nil {
+		return 0, fmt.Errorf("load %s: %w", src.Name, err)
+	}
+	if src.Out < 1 || src.In < 1 {
+		return 0, fmt.Errorf("load %s: empty shape [%d %d]", src.Name, src.Out, src.In)
+	}
+	rows := len(src.Data) / rowBytes
+	if src.Rows == nil {
+		if rows < src.Out {
+			return 0, fmt.Errorf("load %s: %d rows of data, want %d", src.Name, rows, src.Out)
+		}
+		return rowBytes, nil
+	}
+	if len(src.Rows) != src.Out {
+		return 0, fmt.Errorf("load %s: %d rows named, want %d", src.Name, len(src.Rows), src.Out)
+	}
+	for _, r := range src.Rows {
+		if r < 0 || int(r) >= rows {
+			return 0, fmt.Errorf("load %s: row %d of %d rows of data", src.Name, r, rows)
+		}
+	}
+	return rowBytes, nil
+}
+
+// values unpacks row o of the source to dst, [In].
+func (m *matrix) values(o int, dst []float32) {
+	if m.src.Rows != nil {
+		o = int(m.src.Rows[o])
+	}
+	quant.Dequantize(m.src.Type, dst, m.src.Data[o*m.row:(o+1)*m.row])
+}
+
+// pack fills a panel, [kpad][32], from the source. tmp holds panelScratch values.
+func (m *matrix) pack(p int, panel, tmp []float32) {
+	in := m.src.In
+	cols := min(panelCols, m.src.Out-p*panelCols)
+	if cols < panelCols || m.kpad > in {
+		clear(panel)
+	}
+	for o := range cols {
+		m.values(p*panelCols+o, tmp[o*in:(o+1)*in])
+	}
+	// Transposed in squares, so that both sides stay in the first cache.
+	const square = 16
+	for k0 := 0; k0 < in; k0 += square {
+		k1 := min(k0+square, in)
+		for o := range cols {
+			row := tmp[o*in : (o+1)*in]
+			for k := k0; k < k1; k++ {
+				panel[k*panelCols+o] = row[k]
+			}
+		}
+	}
+}
+
+func panelScratch(in int) int { return panelCols * in }
+
+// MatrixBytes is the size of the packed panels.
+func (d *Device) MatrixBytes(_ quant.Type, out, in int) int64 {
+	return int64(roundUp(out, panelCols)) * int64(roundUp(in, panelCols)) * 4
+}
+
+// Matrix packs a weight on all threads, or keeps it streamed.
+func (d *Device) Matrix(ctx context.Context, src device.MatrixSource) (device.Matrix, error) {
+	row, err := checkSource(&src)
+	if err != nil {
+		return nil, err
+	}
+	m := &matrix{src: src, row: row, kpad: roundUp(src.In, panelCols), panels: (src.Out + panelCols - 1) / panelCols}
+	if src.Streamed {
+		return m, nil
+	}
+	size := m.kpad * panelCols
+	packed := aligned(m.panels * size)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(d.pool.workers, m.panels) {
+		wg.Go(func() {
+			tmp := make([]float32, panelScratch(src.In))
+			for ctx.Err() == nil {
+				p := int(next.Add(1)) - 1
+				if p >= m.panels {
+					return
+				}
+				m.pack(p, packed[p*size:(p+1)*size], tmp)
+			}
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.packed = packed
+	m.src.Data, m.src.Rows = nil, nil
+	return m, nil
+}
+
+// Table keeps the rows as they are stored; a looked-up row is unpacked.
+func (d *Device) Table(_ context.Context, src device.MatrixSource) (device.Matrix, error) {
+	row, err := checkSource(&src)
+	if err != nil {
+		return nil, err
+	}
+	return &matrix{src: src, row: row}, nil
+}
+
+// vector is padded with zeros to a multiple of 32.
+type vector struct {
+	n int
+	v []float32
+}
+
+func (v *vector) Len() int { return v.n }
+
+// Vector copies v.
+func (d *Device) Vector(v []float32) (device.Vector, error) {
+	p := aligned(roundUp(len(v), panelCols))
+	copy(p, v)
+	return &vector{n: len(v), v: p}, nil
+}
