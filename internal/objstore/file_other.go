@@ -1,0 +1,7 @@
+//go:build !linux
+
+package objstore
+
+import "errors"
+
+func renameNoReplace(from, to string) error { return errors.ErrUnsupported }

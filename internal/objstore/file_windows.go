@@ -1,0 +1,13 @@
+package objstore
+
+import (
+	"errors"
+	"syscall"
+)
+
+func isNotDir(err error) bool  { return errors.Is(err, syscall.ENOTDIR) }
+func isInvalid(err error) bool { return false }
+
+func linkUnsupported(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EWINDOWS) || errors.Is(err, syscall.Errno(1)) // ERROR_INVALID_FUNCTION
+}
