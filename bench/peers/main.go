@@ -18,11 +18,11 @@ import (
 )
 
 type config struct {
-	batchmill, model, build   string
-	threads, rounds           int
-	prompt, seqs, decode      int
-	minPrefill, minDecode     float64
-	activations, microBatches string
+	batchmill, model, build    string
+	threads, rounds            int
+	prompt, seqs, past, decode int
+	minPrefill, minDecode      float64
+	microBatches               string
 }
 
 // report is the JSON line.
@@ -32,6 +32,7 @@ type report struct {
 	Rounds    int     `json:"rounds"`
 	Prompt    int     `json:"prompt_tokens"`
 	Seqs      int     `json:"seqs"`
+	Past      int     `json:"decode_past"`
 	Decode    int     `json:"decode_tokens"`
 	Peer      string  `json:"peer"`
 	Ours      figures `json:"batchmill"`
@@ -69,10 +70,10 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 3, "rounds; each figure is the best of them")
 	flag.IntVar(&c.prompt, "prompt-tokens", 512, "tokens of a prompt")
 	flag.IntVar(&c.seqs, "seqs", 16, "sequences decoded at once")
+	flag.IntVar(&c.past, "decode-past", 128, "prompt tokens of each of them")
 	flag.IntVar(&c.decode, "decode-tokens", 64, "tokens decoded per sequence")
 	flag.Float64Var(&c.minPrefill, "min-prefill", 0, "fail below this ratio of prefill")
 	flag.Float64Var(&c.minDecode, "min-decode", 0, "fail below this ratio of decode")
-	flag.StringVar(&c.activations, "activations", "", "passed on to batchmill bench")
 	flag.StringVar(&c.microBatches, "ubatch", "512,256,128", "micro-batch sizes to try with llama-bench")
 	flag.Parse()
 	if c.model == "" || flag.NArg() > 0 {

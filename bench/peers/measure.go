@@ -19,7 +19,7 @@ func measure(ctx context.Context, c config) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &report{Threads: c.threads, Rounds: c.rounds, Prompt: c.prompt, Seqs: c.seqs, Decode: c.decode, Peer: peer["version"], CPU: cpuName()}
+	r := &report{Threads: c.threads, Rounds: c.rounds, Prompt: c.prompt, Seqs: c.seqs, Past: c.past, Decode: c.decode, Peer: peer["version"], CPU: cpuName()}
 	for round := range c.rounds {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, c.rounds)
 		if err := llamaBench(ctx, c, peer, &r.Theirs); err != nil {
@@ -81,10 +81,10 @@ func llamaBench(ctx context.Context, c config, peer map[string]string, best *fig
 
 // llamaBatchedBench measures the decode of many sequences at once.
 func llamaBatchedBench(ctx context.Context, c config, peer map[string]string, best *figures) error {
-	room := strconv.Itoa(c.seqs * (c.prompt + c.decode))
+	room := strconv.Itoa(c.seqs * (c.past + c.decode))
 	for _, flash := range []string{"off", "on"} {
 		out, err := output(ctx, peer["bin"]+"/llama-batched-bench", "-m", peer["f16"], "-c", room, "-b", "2048", "-ub", "512",
-			"-npp", strconv.Itoa(c.prompt), "-ntg", strconv.Itoa(c.decode), "-npl", strconv.Itoa(c.seqs),
+			"-npp", strconv.Itoa(c.past), "-ntg", strconv.Itoa(c.decode), "-npl", strconv.Itoa(c.seqs),
 			"-t", strconv.Itoa(c.threads), "-tb", strconv.Itoa(c.threads), "-fa", flash, "--output-format", "jsonl")
 		if err != nil {
 			return fmt.Errorf("run llama-batched-bench: %w", err)
@@ -109,10 +109,8 @@ func llamaBatchedBench(ctx context.Context, c config, peer map[string]string, be
 // ourBench runs `batchmill bench`, which measures both figures in one run over the original file.
 func ourBench(ctx context.Context, c config, best *figures) error {
 	args := []string{"bench", "--model", c.model, "--threads", strconv.Itoa(c.threads), "--prompt-tokens", strconv.Itoa(c.prompt),
-		"--seqs", strconv.Itoa(c.seqs), "--decode-tokens", strconv.Itoa(c.decode), "--json"}
-	if c.activations != "" {
-		args = append(args, "--activations", c.activations)
-	}
+		"--seqs", strconv.Itoa(c.seqs), "--decode-past", strconv.Itoa(c.past), "--decode-tokens", strconv.Itoa(c.decode),
+		"--repeat", "1", "--json"}
 	out, err := output(ctx, c.batchmill, args...)
 	if err != nil {
 		return fmt.Errorf("run batchmill bench: %w", err)
@@ -122,8 +120,8 @@ func ourBench(ctx context.Context, c config, best *figures) error {
 		if err := json.Unmarshal(line, &row); err != nil {
 			return fmt.Errorf("read batchmill bench: %w", err)
 		}
-		better(&best.Prefill, &best.PrefillSetting, row.Prefill, c.activations)
-		better(&best.Decode, &best.DecodeSetting, row.Decode, c.activations)
+		better(&best.Prefill, &best.PrefillSetting, row.Prefill, "")
+		better(&best.Decode, &best.DecodeSetting, row.Decode, "")
 		return nil
 	})
 }
@@ -179,5 +177,5 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s, %d threads, best of %d; %s, F16\n", r.CPU, r.Threads, r.Rounds, r.Peer)
 	fmt.Fprintf(w, "%-34s %12s %12s %8s\n", "tokens/s", "batchmill", "llama.cpp", "ratio")
 	fmt.Fprintf(w, "%-34s %12.1f %12.1f %7.2fx   (%s)\n", fmt.Sprintf("prefill, %d tokens", r.Prompt), r.Ours.Prefill, r.Theirs.Prefill, r.Ratios.Prefill, r.Theirs.PrefillSetting)
-	fmt.Fprintf(w, "%-34s %12.1f %12.1f %7.2fx   (%s)\n", fmt.Sprintf("decode, %d at once after %d", r.Seqs, r.Prompt), r.Ours.Decode, r.Theirs.Decode, r.Ratios.Decode, r.Theirs.DecodeSetting)
+	fmt.Fprintf(w, "%-34s %12.1f %12.1f %7.2fx   (%s)\n", fmt.Sprintf("decode, %d at once after %d", r.Seqs, r.Past), r.Ours.Decode, r.Theirs.Decode, r.Ratios.Decode, r.Theirs.DecodeSetting)
 }

@@ -31,7 +31,7 @@ func TestMeasure(t *testing.T) {
 	c := config{
 		batchmill: script(t, dir, "batchmill", `{"prefill_tokens_per_s": 1200, "decode_tokens_per_s": 450, "other": "x"}`),
 		build:     script(t, dir, "build.sh", "bin="+dir+"\nf16=/m.gguf\nversion=peer 1"),
-		model:     "m.gguf", threads: 2, rounds: 2, prompt: 512, seqs: 16, decode: 64, minPrefill: 1.3, minDecode: 2,
+		model:     "m.gguf", threads: 2, rounds: 2, prompt: 512, seqs: 16, past: 128, decode: 64, minPrefill: 1.3, minDecode: 2,
 	}
 	r, err := measure(context.Background(), c)
 	if err != nil {
