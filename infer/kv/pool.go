@@ -12,11 +12,15 @@
 //	pool.Drop(&t)
 package kv
 
-import "fmt"
+import (
+	"fmt"
 
-// PageTokens is the number of tokens in a page. It is also the unit over which attention is reduced (device.PageTokens
-// says the same), so it is a constant of the arithmetic and no tuning knob.
-const PageTokens = 32
+	"github.com/batchmill/batchmill/infer/device"
+)
+
+// PageTokens is the number of tokens in a page. It is also the unit over which attention is reduced, so it is a
+// constant of the arithmetic and no tuning knob.
+const PageTokens = device.PageTokens
 
 // MaxPages bounds a pool: page numbers are int32 on the device, and beyond this the books themselves (12 bytes a page)
 // would no longer be small. It is 2 Gi tokens.

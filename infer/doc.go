@@ -1,0 +1,27 @@
+// Package infer is the inference engine: it takes tokenised requests from a source, packs their tokens into ragged
+// batches, runs the model step by step over a paged KV cache, samples, turns ids into text and hands out completions.
+//
+// # Contract
+//
+// Every request that Run takes leaves it exactly once, as a Completion with or without an error, unless Run itself ends
+// early (its context is cancelled, or the source or the sink fails): then requests on their way are dropped without a
+// report, to be run again. A completion depends on its request alone (tokens, parameters, seed, mask) and on the model;
+// never on the batch, the neighbours, the order, the memory for KV pages, or a preemption. The engine relies on the
+// model for that: a token's logits must not depend on what else is in the batch or on how a prompt was cut.
+//
+// One bad row is one error: a parameter out of range, a prompt beyond the context, logits that are not finite. A step
+// that fails as a whole (an error or panic of the forward pass) is repeated row by row, so that only the row at fault
+// gets the error code internal, and its neighbours pay with time only.
+//
+// # A step
+//
+// The token budget (BatchTokens) goes to decoding rows first, one token each, oldest row first; then to prompts, in
+// chunks, so that long prompts do not hold up rows that decode; then new rows are admitted while tokens, sequences and
+// KV pages last. Only a row's last known token yields logits, so a chunk in the middle of a prompt samples nothing.
+// Admission is optimistic: a row needs pages for the tokens it has, not for those it may generate. When pages run out
+// the youngest row gives its own back and computes its KV again later, keeping the tokens it chose. The oldest row can
+// always go on, since Check proved that it fits the pool alone.
+//
+//	engine, err := infer.New(infer.Config{Model: m, Tokenizer: infer.FromTokenizer(tok), KVMemory: 1 << 30})
+//	err = engine.Run(ctx, source, func(c infer.Completion) error { return write(c) })
+package infer

@@ -1,0 +1,303 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/batchmill/batchmill/infer/device"
+	"github.com/batchmill/batchmill/infer/kv"
+	"github.com/batchmill/batchmill/internal/row"
+)
+
+// parallelLogits is the number of logits from which sampling is spread over goroutines: below it handing over costs
+// about as much as one scan.
+const parallelLogits = 1 << 16
+
+// run is one call of Run. Only its own goroutine touches it, but for the samplers, each of which owns its slot of the
+// step while it works.
+type run struct {
+	e    *Engine
+	ctx  context.Context
+	src  Source
+	sink func(Completion) error
+	pool *kv.Pool
+
+	running []*sequence // hold pages; in order of arrival
+	waiting []*sequence // hold none: preempted, or not started yet; in order of arrival
+	arrived int64
+	eof     bool
+
+	batch    device.Batch
+	step     []slot
+	logits   [][]float32
+	samplers []sampler
+	done     []Completion // not handed out yet
+
+	preemptions int64 // since the last step
+}
+
+// slot is a sequence's part in a step.
+type slot struct {
+	s       *sequence
+	tokens  int
+	samples bool // the sequence's last token is in the step
+	logits  []float32
+	choice  choice
+	err     *row.Error
+}
+
+// Run takes requests from src until io.EOF and hands each one's completion to sink, in the order in which they end. It
+// returns nil once all are out. It returns early, dropping what is in flight, with ctx's error when ctx is done (looked
+// at between layers and steps), or with the first error of src or sink. sink is called by Run's goroutine, so the engine
+// stands still meanwhile. To drain, let src return io.EOF; then Run finishes what it has taken.
+func (e *Engine) Run(ctx context.Context, src Source, sink func(Completion) error) error {
+	if !e.busy.CompareAndSwap(false, true) {
+		return errors.New("run requests: the engine is already running")
+	}
+	defer e.busy.Store(false)
+	r := &run{e: e, ctx: ctx, src: src, sink: sink, pool: kv.NewPool(e.pages), samplers: make([]sampler, e.cfg.Threads)}
+	defer func() {
+		e.mu.Lock()
+		e.stats.Running, e.stats.Waiting, e.stats.KVUsed = 0, 0, 0
+		e.mu.Unlock()
+	}()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.plan(); err != nil {
+			return err
+		}
+		if len(r.step) == 0 {
+			if len(r.running)+len(r.waiting) > 0 {
+				return fmt.Errorf("run requests: %d running and %d waiting rows, but none can go on", len(r.running), len(r.waiting))
+			}
+			return nil
+		}
+		if err := r.compute(); err != nil {
+			return err
+		}
+	}
+}
+
+// compute runs the planned step, takes its tokens, and reports the rows that end.
+func (r *run) compute() error {
+	started := r.e.now()
+	for _, sl := range r.step {
+		if sl.s.scheduled.IsZero() {
+			sl.s.scheduled = started
+		}
+	}
+	stats := StepStats{Rows: len(r.step)}
+	if err := r.forward(); err != nil {
+		if r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+		stats.Err = err
+		r.failStep(err)
+	} else {
+		r.sample()
+		r.take(&stats)
+	}
+	r.account(&stats, started)
+	return r.flush()
+}
+
+// forward runs the model over r.batch, a panic being an error like any other.
+func (r *run) forward() (err error) {
+	for len(r.logits) < len(r.batch.Logits) {
+		r.logits = append(r.logits, make([]float32, r.e.limits.VocabSize))
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in the forward pass: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return r.e.cache.Forward(r.ctx, &r.batch, r.logits[:len(r.batch.Logits)])
+}
+
+// failStep deals with a step that failed as a whole. A row that was alone in it is at fault. Several are repeated one by
+// one, from the start, since their pages are spoilt.
+func (r *run) failStep(err error) {
+	if f := r.e.cfg.Events.OnFailure; f != nil {
+		f(err, len(r.step))
+	}
+	if len(r.step) == 1 {
+		r.end(r.step[0].s, failed(row.Errorf(row.Internal, "the forward pass failed: %v; run the row again, and report it if it fails again", firstLine(err))))
+		return
+	}
+	for _, sl := range r.step {
+		sl.s.alone, sl.s.aloneUntil = true, sl.s.computed+sl.tokens
+		sl.s.attempts++
+		r.retire(sl.s)
+	}
+}
+
+// sample chooses the next token of every row that has logits, on several goroutines where it pays.
+func (r *run) sample() {
+	rows := 0
+	for i := range r.step {
+		if r.step[i].samples {
+			r.step[i].logits = r.logits[rows]
+			rows++
+		}
+	}
+	workers := min(len(r.samplers), rows)
+	if rows*r.e.limits.VocabSize < parallelLogits {
+		workers = min(workers, 1)
+	}
+	var next atomic.Int64
+	work := func(sm *sampler) {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(r.step) {
+				return
+			}
+			if r.step[i].samples {
+				r.step[i].sample(sm)
+			}
+		}
+	}
+	if workers <= 1 {
+		work(&r.samplers[0])
+		return
+	}
+	var g errgroup.Group
+	for i := range workers {
+		g.Go(func() error { work(&r.samplers[i]); return nil })
+	}
+	_ = g.Wait() // workers return no errors: what goes wrong is the row's
+}
+
+func (sl *slot) sample(sm *sampler) {
+	defer recoverRow(&sl.err)
+	s := sl.s
+	sl.choice, sl.err = sm.sample(sl.logits, &s.params, s.hist, s.mask, s.seed, s.generated())
+}
+
+// recoverRow turns a panic that belongs to one row (in its mask, its decoder) into that row's error.
+func recoverRow(err **row.Error) {
+	if p := recover(); p != nil {
+		*err = row.Errorf(row.Internal, "panic while choosing a token: %v; report it", p)
+	}
+}
+
+// take brings the sequences up to date after a step that succeeded.
+func (r *run) take(stats *StepStats) {
+	now := r.e.now()
+	for i := range r.step {
+		sl := &r.step[i]
+		s := sl.s
+		again := min(sl.tokens, max(s.farthest-s.computed, 0))
+		fresh := s.computed + again // first token computed for the first time
+		s.computed += sl.tokens
+		prefill := max(min(s.computed, s.prompt)-fresh, 0)
+		stats.Recomputed += again
+		stats.Prefill += prefill
+		stats.Decode += sl.tokens - again - prefill
+		s.farthest = max(s.farthest, s.computed)
+		if s.alone && s.computed >= s.aloneUntil {
+			s.alone = false
+		}
+		if !sl.samples {
+			continue
+		}
+		o := outcome{}
+		if sl.err != nil {
+			o = failed(sl.err)
+		} else {
+			stats.Sampled++
+			o = r.accept(sl, now)
+		}
+		if o.reason != "" {
+			r.end(s, o)
+		}
+	}
+}
+
+func (r *run) accept(sl *slot, now time.Time) (o outcome) {
+	var err *row.Error
+	defer func() {
+		if err != nil {
+			o = failed(err)
+		}
+	}()
+	defer recoverRow(&err)
+	return sl.s.accept(sl.choice, now, r.e.cfg.Tokenizer, r.e.cfg.EOS)
+}
+
+// end takes a running row out and keeps its completion for flush.
+func (r *run) end(s *sequence, o outcome) {
+	r.pool.Drop(&s.table)
+	r.running = remove(r.running, s)
+	r.done = append(r.done, s.completion(o, r.e.now()))
+}
+
+// finish reports a row that is neither running nor waiting.
+func (r *run) finish(s *sequence, o outcome) error {
+	r.done = append(r.done, s.completion(o, r.e.now()))
+	return r.flush()
+}
+
+// refuse keeps the completion of a request that cannot run.
+func (r *run) refuse(q *Request, err *row.Error) {
+	r.done = append(r.done, Completion{ID: q.ID, FinishReason: row.FinishError, PromptTokens: len(q.Tokens), Err: err})
+}
+
+// flush hands finished rows out.
+func (r *run) flush() error {
+	for _, c := range r.done {
+		r.e.mu.Lock()
+		r.e.stats.Completed++
+		if c.Err != nil {
+			r.e.stats.Failed++
+		}
+		r.e.mu.Unlock()
+		if err := r.sink(c); err != nil {
+			return fmt.Errorf("hand out the completion of row %d: %w", c.ID, err)
+		}
+	}
+	clear(r.done)
+	r.done = r.done[:0]
+	return nil
+}
+
+// account adds a step to the engine's figures.
+func (r *run) account(st *StepStats, started time.Time) {
+	st.Running, st.Waiting = len(r.running), len(r.waiting)
+	st.KVUsed, st.KVPages = r.pool.Used(), r.pool.Pages()
+	st.Duration = r.e.now().Sub(started)
+	r.e.mu.Lock()
+	s := &r.e.stats
+	s.Steps++
+	st.Step = s.Steps
+	if st.Err != nil {
+		s.FailedSteps++
+	}
+	s.PrefillTokens += int64(st.Prefill)
+	s.DecodeTokens += int64(st.Decode)
+	s.RecomputedTokens += int64(st.Recomputed)
+	s.SampledTokens += int64(st.Sampled)
+	s.Preemptions += r.preemptions
+	s.Running, s.Waiting, s.KVUsed = st.Running, st.Waiting, st.KVUsed
+	s.KVPeak = max(s.KVPeak, r.pool.Peak())
+	s.EngineTime += st.Duration
+	r.e.mu.Unlock()
+	r.preemptions = 0
+	if f := r.e.cfg.Events.OnStep; f != nil {
+		f(*st)
+	}
+}
+
+// firstLine cuts a stack trace off an error's text: a row's message is for its owner.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

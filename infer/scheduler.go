@@ -1,0 +1,209 @@
+package infer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/batchmill/batchmill/infer/device"
+	"github.com/batchmill/batchmill/infer/kv"
+	"github.com/batchmill/batchmill/internal/row"
+)
+
+// headroomShare: admission leaves one page free for every so many running rows. A row needs a new page every 32 steps;
+// without spare pages the row just admitted would be preempted at once and its prefill done twice.
+const headroomShare = 4
+
+// plan puts together the next step in r.batch and r.step. Both are empty when there is nothing to do any more.
+func (r *run) plan() error {
+	r.batch.Tokens, r.batch.Positions = r.batch.Tokens[:0], r.batch.Positions[:0]
+	r.batch.Seqs, r.batch.Logits = r.batch.Seqs[:0], r.batch.Logits[:0]
+	r.step = r.step[:0]
+	if s, err := r.suspect(); s != nil || err != nil {
+		if s != nil {
+			r.add(s)
+		}
+		return err
+	}
+	for i := 0; i < len(r.running); i++ {
+		// A victim is the youngest, so it stands at i or behind and is not in the batch yet.
+		if s := r.running[i]; s.pending() == 1 && r.reserve(s) {
+			r.add(s)
+		}
+	}
+	for _, s := range r.running {
+		if r.room() == 0 {
+			break
+		}
+		if s.pending() > 1 {
+			r.add(s)
+		}
+	}
+	return r.admit()
+}
+
+// room is what is left of the step's token budget.
+func (r *run) room() int { return r.e.cfg.BatchTokens - len(r.batch.Tokens) }
+
+// add gives a running sequence its share of the step: as many pending tokens as there is room for.
+func (r *run) add(s *sequence) {
+	n := min(s.pending(), r.room())
+	if n == 0 {
+		return
+	}
+	start := len(r.batch.Tokens)
+	r.batch.Tokens = append(r.batch.Tokens, s.tokens[s.computed:s.computed+n]...)
+	for i := range n {
+		r.batch.Positions = append(r.batch.Positions, int32(s.computed+i))
+	}
+	r.batch.Seqs = append(r.batch.Seqs, device.Seq{Start: start, Len: n, Past: s.computed, Pages: s.table.Pages()})
+	slot := slot{s: s, tokens: n}
+	if n == s.pending() {
+		slot.samples = true
+		r.batch.Logits = append(r.batch.Logits, int32(start+n-1))
+	}
+	r.step = append(r.step, slot)
+}
+
+// reserve makes sure that a running sequence has pages for all its tokens, at the expense of the youngest where the
+// pool is empty. False: s itself was the youngest.
+func (r *run) reserve(s *sequence) bool {
+	for !r.pool.Grow(&s.table, len(s.tokens)) {
+		victim := r.running[len(r.running)-1]
+		r.preempt(victim)
+		if victim == s {
+			return false
+		}
+	}
+	return true
+}
+
+// preempt takes the pages of a running sequence; it waits for them in its old place.
+func (r *run) preempt(s *sequence) {
+	r.preemptions++
+	if f := r.e.cfg.Events.OnPreempt; f != nil {
+		f(s.id, s.computed)
+	}
+	r.retire(s)
+}
+
+// retire moves a sequence from the running to the waiting ones.
+func (r *run) retire(s *sequence) {
+	r.pool.Drop(&s.table)
+	s.computed = 0
+	r.running = remove(r.running, s)
+	r.waiting = insert(r.waiting, s)
+}
+
+// admit fills the rest of the step with waiting sequences, the oldest first, and then with new requests.
+func (r *run) admit() error {
+	for r.room() > 0 && len(r.running) < r.e.cfg.MaxSeqs {
+		if len(r.waiting) == 0 {
+			idle := len(r.running) == 0
+			s, err := r.pull(idle)
+			if err != nil {
+				return err
+			}
+			if s == nil {
+				return nil
+			}
+			r.waiting = append(r.waiting, s)
+		}
+		s := r.waiting[0]
+		spare := (len(r.running) + headroomShare - 1) / headroomShare
+		if len(r.running) > 0 && kv.PagesFor(len(s.tokens))+spare > r.pool.Free() {
+			return nil
+		}
+		ok, err := r.start(s)
+		if err != nil {
+			return err
+		}
+		if ok {
+			r.add(s)
+		}
+	}
+	return nil
+}
+
+// start makes a waiting sequence a running one, with pages for all its tokens. False: it was reported as failed. The
+// pool is large enough by Check; were it not, the row fails, since waiting would never end.
+func (r *run) start(s *sequence) (bool, error) {
+	r.waiting = remove(r.waiting, s)
+	if !r.pool.Grow(&s.table, len(s.tokens)) {
+		return false, r.finish(s, failed(row.Errorf(row.KVBudgetExceeded,
+			"%d tokens do not fit the %d KV pages; raise kv-memory", len(s.tokens), r.pool.Pages())))
+	}
+	r.running = insert(r.running, s)
+	return true, nil
+}
+
+// suspect is the sequence that has to run alone, if any, started where it was waiting.
+func (r *run) suspect() (*sequence, error) {
+	alone := func(s *sequence) bool { return s.alone }
+	if i := slices.IndexFunc(r.running, alone); i >= 0 {
+		return r.running[i], nil
+	}
+	for {
+		i := slices.IndexFunc(r.waiting, alone)
+		if i < 0 {
+			return nil, nil
+		}
+		s := r.waiting[i]
+		for kv.PagesFor(len(s.tokens)) > r.pool.Free() && len(r.running) > 0 {
+			r.preempt(r.running[len(r.running)-1])
+		}
+		if ok, err := r.start(s); ok || err != nil {
+			return s, err
+		}
+	}
+}
+
+// pull takes the next request that passes its checks; nil where none is ready, or none will come. Those that do not
+// pass are reported at once.
+func (r *run) pull(wait bool) (*sequence, error) {
+	for !r.eof {
+		q, err := r.src.Next(r.ctx, wait)
+		if errors.Is(err, io.EOF) {
+			r.eof = true
+			return nil, nil
+		}
+		if r.ctx.Err() != nil {
+			return nil, r.ctx.Err()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("take the next request: %w", err)
+		}
+		if q == nil {
+			if wait {
+				return nil, errors.New("take the next request: the source had to wait but returned none")
+			}
+			return nil, nil
+		}
+		p := q.Params
+		if err := r.e.checkRequest(q, &p); err != nil {
+			r.refuse(q, err)
+			if err := r.flush(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if now := r.e.now(); q.Entered.IsZero() || q.Entered.After(now) {
+			q.Entered = now
+		}
+		r.arrived++
+		return newSequence(q, p, r.arrived, r.e.cfg.Tokenizer), nil
+	}
+	return nil, nil
+}
+
+// insert keeps a list in order of arrival.
+func insert(list []*sequence, s *sequence) []*sequence {
+	i, _ := slices.BinarySearchFunc(list, s, func(a, b *sequence) int { return int(a.order - b.order) })
+	return slices.Insert(list, i, s)
+}
+
+func remove(list []*sequence, s *sequence) []*sequence {
+	i := slices.Index(list, s)
+	return slices.Delete(list, i, i+1)
+}
