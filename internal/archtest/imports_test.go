@@ -19,7 +19,8 @@ var support = []string{
 }
 
 var layers = []layer{
-	{"cmd", []string{"jobs", "internal"}},
+	// A command is a call into jobs; those without a job (tokenize, version) ask the engine's parts. Rows go through jobs alone.
+	{"cmd", []string{"jobs", "infer", "internal"}},
 	{"jobs", append([]string{"pipeline", "readers", "writers", "infer"}, support...)},
 	{"pipeline", append([]string{"readers", "writers", "infer"}, support...)},
 	{"readers", []string{"internal/row", "internal/ordered", "internal/objstore"}},
@@ -161,6 +162,8 @@ func TestImportRulesBite(t *testing.T) {
 	}{
 		{"cmd/batchmill", "jobs", false, false},
 		{"cmd/batchmill", "pipeline", false, true},
+		{"cmd/batchmill", "readers", false, true},
+		{"cmd/batchmill", "infer/tokenizer", false, false},
 		{"jobs", "pipeline", false, false},
 		{"jobs", "cmd/batchmill", false, true},
 		{"pipeline", "jobs", false, true},
