@@ -7,6 +7,10 @@ SHELL := bash
 GO ?= go
 PYTHON ?= python3
 
+# What `batchmill version` says: a release's tag, or the commit.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.version=$(VERSION)
+
 CACHE := $(CURDIR)/.cache
 VENV := $(CACHE)/venv
 VENV_PYTHON := $(VENV)/bin/python
@@ -36,10 +40,10 @@ help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1|\2/' | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 build: ## build bin/batchmill
-	$(GO) build -trimpath -o bin/batchmill ./cmd/batchmill
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/batchmill ./cmd/batchmill
 
 install: ## install batchmill where go install puts programs
-	$(GO) install -trimpath ./cmd/batchmill
+	$(GO) install -trimpath -ldflags '$(LDFLAGS)' ./cmd/batchmill
 
 demo: build ## fetch a small model, run the examples through it and show the results
 	@internal/testenv/demo.sh bin/batchmill '$(DEMO_OUT)'
