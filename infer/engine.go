@@ -13,6 +13,9 @@ import (
 	"github.com/batchmill/batchmill/internal/row"
 )
 
+// PageTokens is the number of tokens in a KV page, for estimates.
+const PageTokens = kv.PageTokens
+
 // Defaults of Config.
 const (
 	// DefaultBatchTokens is the token budget of a step on a CPU: enough rows for the matrix tiles to be full, few enough
@@ -51,7 +54,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("start engine: a model and a tokenizer are needed")
 	}
 	l := c.Model.Limits()
-	if l.VocabSize <= 0 || l.MaxPositions <= 0 || l.KVBytesPerToken <= 0 {
+	if l.VocabSize <= 0 || l.MaxPositions <= 0 || l.KVBytesPerPage <= 0 {
 		return c, fmt.Errorf("start engine: the model's limits %+v are not all positive", l)
 	}
 	for _, n := range []struct {
@@ -103,7 +106,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, limits: cfg.Model.Limits(), now: time.Now}
-	e.pages = kv.PagesInBudget(cfg.KVMemory, e.limits.KVBytesPerToken)
+	e.pages = kv.PagesInBudget(cfg.KVMemory, e.pageBytes())
 	if e.pages == 0 {
 		return nil, fmt.Errorf("start engine: kv-memory of %d bytes holds no page; one page of %d tokens takes %d bytes",
 			cfg.KVMemory, kv.PageTokens, e.pageBytes())
@@ -124,37 +127,46 @@ func New(cfg Config) (*Engine, error) {
 // Close frees the KV pages. No Run may be going on.
 func (e *Engine) Close() error { return e.cache.Close() }
 
-func (e *Engine) pageBytes() int64 { return kv.PageTokens * e.limits.KVBytesPerToken }
+func (e *Engine) pageBytes() int64 { return e.limits.KVBytesPerPage }
 
 // LogitsBytes is the most memory that rows of logits can take, one per row in flight.
 func (e *Engine) LogitsBytes() int64 { return int64(e.cfg.MaxSeqs) * int64(e.limits.VocabSize) * 4 }
 
-// Check tells whether a request with so many prompt tokens can run at all, and fills in p.MaxTokens where it is 0. It
-// needs no model run and is what a plan can ask of every row. An explicit MaxTokens that does not fit is an error,
+// Check tells whether a request with so many prompt tokens can run at all, and fills in p.MaxTokens where it is 0:
+// CheckContext, and the size of the KV pool. An explicit MaxTokens that does not fit is an error,
 // never cut; the default one adapts to the context but not to the KV pool, whose size must not decide a result.
 func (e *Engine) Check(promptTokens int, p *Params) *row.Error {
+	if err := CheckContext(promptTokens, p, e.cfg.MaxModelLen); err != nil {
+		return err
+	}
+	// The last token is sampled, not computed: it needs no place in the cache.
+	if need := kv.PagesFor(promptTokens + p.MaxTokens - 1); need > e.pages {
+		return row.Errorf(row.KVBudgetExceeded, "%d prompt tokens and max_tokens %d need %d KV pages (%d bytes), the pool has %d; raise kv-memory or lower max_tokens",
+			promptTokens, p.MaxTokens, need, int64(need)*e.pageBytes(), e.pages)
+	}
+	return nil
+}
+
+// CheckContext checks parameters and a prompt's length against a context of maxModelLen tokens and fills in p.MaxTokens
+// where it is 0. It needs no engine, so a plan can ask it of every row before the model is loaded.
+func CheckContext(promptTokens int, p *Params, maxModelLen int) *row.Error {
 	if err := p.check(); err != nil {
 		return err
 	}
 	if promptTokens <= 0 {
 		return row.Errorf(row.EmptyPrompt, "the prompt has no tokens; there is nothing to continue")
 	}
-	room := e.cfg.MaxModelLen - promptTokens
+	room := maxModelLen - promptTokens
 	if room < 1 {
 		return row.Errorf(row.ContextExceeded, "the prompt has %d tokens and the context holds %d, which leaves no room for a completion; shorten the prompt",
-			promptTokens, e.cfg.MaxModelLen)
+			promptTokens, maxModelLen)
 	}
 	if p.MaxTokens > room {
 		return row.Errorf(row.ContextExceeded, "the prompt has %d tokens and max_tokens is %d, but the context holds %d; shorten the prompt or set max_tokens to at most %d",
-			promptTokens, p.MaxTokens, e.cfg.MaxModelLen, room)
+			promptTokens, p.MaxTokens, maxModelLen, room)
 	}
 	if p.MaxTokens == 0 {
 		p.MaxTokens = min(DefaultMaxTokens, room)
-	}
-	// The last token is sampled, not computed: it needs no place in the cache.
-	if need := kv.PagesFor(promptTokens + p.MaxTokens - 1); need > e.pages {
-		return row.Errorf(row.KVBudgetExceeded, "%d prompt tokens and max_tokens %d need %d KV pages (%d bytes), the pool has %d; raise kv-memory or lower max_tokens",
-			promptTokens, p.MaxTokens, need, int64(need)*e.pageBytes(), e.pages)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ type fakeModel struct {
 }
 
 func (m *fakeModel) Limits() ModelLimits {
-	return ModelLimits{VocabSize: m.vocab, MaxPositions: m.positions, KVBytesPerToken: 1}
+	return ModelLimits{VocabSize: m.vocab, MaxPositions: m.positions, KVBytesPerPage: kv.PageTokens}
 }
 
 func (m *fakeModel) NewCache(pages int) (Cache, error) {

@@ -24,9 +24,9 @@ type Cache interface {
 
 // ModelLimits are the figures of a model that decide what the engine can take.
 type ModelLimits struct {
-	VocabSize       int   // token ids are below
-	MaxPositions    int   // tokens of one sequence, prompt and completion
-	KVBytesPerToken int64 // all layers, keys and values
+	VocabSize      int   // token ids are below
+	MaxPositions   int   // tokens of one sequence, prompt and completion
+	KVBytesPerPage int64 // PageTokens tokens in all layers, keys and values
 }
 
 // FromModel adapts a model whose caches have a type of their own, as infer/model's do.

@@ -6,7 +6,7 @@
 // a page is free again once its last holder let it go. Nothing here is safe for concurrent use: the scheduler, which
 // runs between the engine's steps, is the only caller.
 //
-//	pool := kv.NewPool(kv.PagesInBudget(1<<30, bytesPerToken))
+//	pool := kv.NewPool(kv.PagesInBudget(1<<30, pageBytes))
 //	var t kv.Table
 //	ok := pool.Grow(&t, 100) // t.Pages() now covers 100 tokens, or nothing was taken
 //	pool.Drop(&t)
@@ -34,13 +34,13 @@ func PagesFor(n int) int {
 	return (n-1)/PageTokens + 1
 }
 
-// PagesInBudget is the number of whole pages that fit into budget bytes when one token takes bytesPerToken (all layers,
-// keys and values), at most MaxPages.
-func PagesInBudget(budget, bytesPerToken int64) int {
-	if budget <= 0 || bytesPerToken <= 0 {
+// PagesInBudget is the number of whole pages of pageBytes (all layers, keys and values) that fit into budget bytes, at
+// most MaxPages.
+func PagesInBudget(budget, pageBytes int64) int {
+	if budget <= 0 || pageBytes <= 0 {
 		return 0
 	}
-	return int(min(budget/bytesPerToken/PageTokens, MaxPages))
+	return int(min(budget/pageBytes, MaxPages))
 }
 
 // Pool is a fixed set of pages numbered from 0.

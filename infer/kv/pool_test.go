@@ -18,14 +18,14 @@ func TestPagesFor(t *testing.T) {
 
 func TestPagesInBudget(t *testing.T) {
 	for _, c := range []struct {
-		budget, token int64
-		want          int
+		budget, page int64
+		want         int
 	}{
-		{0, 10, 0}, {-5, 10, 0}, {100, 0, 0}, {319, 10, 0}, {320, 10, 1}, {1 << 20, 1 << 10, 32},
-		{math.MaxInt64, 1, MaxPages}, {math.MaxInt64, math.MaxInt64, 0},
+		{0, 10, 0}, {-5, 10, 0}, {100, 0, 0}, {319, 320, 0}, {320, 320, 1}, {1 << 20, 1 << 15, 32},
+		{math.MaxInt64, 1, MaxPages}, {math.MaxInt64 - 1, math.MaxInt64, 0},
 	} {
-		if got := PagesInBudget(c.budget, c.token); got != c.want {
-			t.Errorf("PagesInBudget(%d, %d) = %d, want %d", c.budget, c.token, got, c.want)
+		if got := PagesInBudget(c.budget, c.page); got != c.want {
+			t.Errorf("PagesInBudget(%d, %d) = %d, want %d", c.budget, c.page, got, c.want)
 		}
 	}
 }
