@@ -20,7 +20,9 @@ type cache struct {
 }
 
 // CacheBytes is the memory that a cache of that shape takes.
-func CacheBytes(s device.CacheShape) int64 {
+func (d *Device) CacheBytes(s device.CacheShape) int64 { return cacheBytes(s) }
+
+func cacheBytes(s device.CacheShape) int64 {
 	return int64(s.Layers) * int64(s.Pages) * int64(s.KVHeads) * int64(cacheUnit(s.HeadDim)) * 4
 }
 
@@ -44,7 +46,7 @@ func (d *Device) Cache(s device.CacheShape) (device.Cache, error) {
 }
 
 func (c *cache) Pages() int   { return c.shape.Pages }
-func (c *cache) Bytes() int64 { return CacheBytes(c.shape) }
+func (c *cache) Bytes() int64 { return cacheBytes(c.shape) }
 func (c *cache) Close() error { c.layers = nil; return nil }
 
 // page gives keys and values of a page for one head.

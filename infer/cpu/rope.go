@@ -9,7 +9,7 @@ import (
 // ropeTable holds cosines and sines for the tokens of a batch, computed in float64 and rounded once.
 type ropeTable struct {
 	rope     *device.Rope
-	cos, sin []float32 // [tokens][half]; half is padded to 16, the rest is cos 1, sin 0
+	cos, sin []float32 // [tokens][half]
 }
 
 func (t *ropeTable) half() int { return len(t.rope.InvFreq) }

@@ -31,7 +31,9 @@ type Device interface {
 	Table(ctx context.Context, src MatrixSource) (Matrix, error)
 	// Vector takes a small weight: a norm's or a bias.
 	Vector(v []float32) (Vector, error)
-	// Cache makes a KV cache; its memory is taken at once.
+	// CacheBytes is the memory that a cache of that shape takes.
+	CacheBytes(shape CacheShape) int64
+	// Cache makes a KV cache.
 	Cache(shape CacheShape) (Cache, error)
 	// Runner makes the activations for batches of a model of that shape. They grow with the largest batch seen.
 	Runner(shape Shape) (Runner, error)
