@@ -105,6 +105,8 @@ func wrap(op, url string, err error) error {
 		e.Hint = "the bucket lies in another region: set AWS_REGION or ?region="
 	case f.code == "NoSuchBucket" || f.code == "ContainerNotFound":
 		e.Kinds, e.Hint = []error{ErrNotExist}, "there is no such bucket; batchmill does not create buckets"
+	case f.code == "NoSuchUpload": // completed, or aborted, by an earlier try
+		e.Kinds = []error{ErrUnknown}
 	case errors.Is(err, fs.ErrNotExist) || gcerrors.Code(err) == gcerrors.NotFound || f.status == http.StatusNotFound:
 		e.Kinds = []error{ErrNotExist}
 	case errors.Is(err, ErrExists) || f.code == "BlobAlreadyExists":

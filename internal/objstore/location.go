@@ -151,16 +151,17 @@ func isScheme(s string) bool {
 }
 
 // Join appends path elements to a URL, before its query, with single slashes between them. A slash at the end of the
-// last element is kept.
+// last element is kept; the element "/" makes the URL a prefix.
 func Join(base string, elem ...string) string {
 	loc, err := Parse(base)
 	if err != nil { // not a URL: join as plain text, so that the error surfaces where it is used
 		loc = Location{Key: base}
 	}
 	for _, e := range elem {
-		if e = strings.TrimLeft(e, "/"); e == "" {
+		if e == "" {
 			continue
 		}
+		e = strings.TrimLeft(e, "/")
 		if loc.Key != "" && !strings.HasSuffix(loc.Key, "/") {
 			loc.Key += "/"
 		}

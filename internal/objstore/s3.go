@@ -16,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	gcaws "gocloud.dev/aws"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/s3blob"
@@ -74,6 +76,7 @@ func openS3(ctx context.Context, loc Location, o Options) (backend, error) {
 	})
 	bopts.RequestChecksumCalculation = cfg.RequestChecksumCalculation
 	client := s3.NewFromConfig(cfg, func(so *s3.Options) {
+		so.APIOptions = append(so.APIOptions, noConditionalRetry)
 		if endpoint != "" {
 			so.BaseEndpoint = aws.String(endpoint)
 		}
@@ -113,6 +116,25 @@ func openS3(ctx context.Context, loc Location, o Options) (backend, error) {
 		abortUploads: func(ctx context.Context, key string) error { return abortS3Uploads(ctx, client, loc.Bucket, key) },
 	}}, nil
 }
+
+// noConditionalRetry keeps the SDK from repeating a conditional write by itself: if only the answer was lost, the second
+// try would be refused because of the first, and the caller would take its own object for another's.
+func noConditionalRetry(stack *middleware.Stack) error {
+	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("NoConditionalRetry",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			out, md, err := next.HandleFinalize(ctx, in)
+			if r, ok := in.Request.(*smithyhttp.Request); ok && err != nil && r.Header.Get("If-None-Match") != "" {
+				err = notRetryable{err}
+			}
+			return out, md, err
+		}), "Retry", middleware.After)
+}
+
+// notRetryable is how an error tells the SDK's retryer to let it through.
+type notRetryable struct{ error }
+
+func (e notRetryable) RetryableError() bool { return false }
+func (e notRetryable) Unwrap() error        { return e.error }
 
 func abortS3Uploads(ctx context.Context, c *s3.Client, bucket, key string) error {
 	pages := s3.NewListMultipartUploadsPaginator(c, &s3.ListMultipartUploadsInput{Bucket: &bucket, Prefix: &key})

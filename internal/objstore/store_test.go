@@ -201,7 +201,7 @@ func testAbort(t *testing.T, s *Store, base string) {
 			}
 		}
 	}
-	left, err := s.List(context.Background(), base+"/")
+	left, err := s.List(context.Background(), Join(base, "/"))
 	if err != nil || len(left) != 0 {
 		t.Fatalf("left behind: %v, %v", left, err)
 	}
@@ -335,7 +335,7 @@ func testExpand(t *testing.T, s *Store, base string) {
 	if err != nil || len(all) != 6 {
 		t.Errorf("overlapping patterns = %v, %v", all, err)
 	}
-	everything, err := s.List(ctx, Join(base)+"/")
+	everything, err := s.List(ctx, Join(base, "/"))
 	if err != nil || len(everything) != len(files) {
 		t.Errorf("List = %d objects, %v, want %d", len(everything), err, len(files))
 	}
@@ -356,7 +356,7 @@ func testMissing(t *testing.T, s *Store, base string) {
 	if _, err := s.Open(ctx, Info{URL: url}); !errors.Is(err, ErrNotExist) {
 		t.Fatal(err)
 	}
-	if l, err := s.List(ctx, base+"/"); err != nil || len(l) != 0 {
+	if l, err := s.List(ctx, Join(base, "/")); err != nil || len(l) != 0 {
 		t.Fatal(l, err)
 	}
 }
