@@ -364,6 +364,16 @@ func TestCancelDropsWhatIsInFlight(t *testing.T) {
 	}
 }
 
+func TestCancelledBeforeTheStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	src := &listSource{requests: mixedRequests(3)}
+	err := newFake(t, nil).Run(ctx, src, func(Completion) error { return nil })
+	if !errors.Is(err, context.Canceled) || src.calls != 0 {
+		t.Errorf("%v after %d requests", err, src.calls)
+	}
+}
+
 // blockingSource waits for the context, as one does that is behind a slow reader.
 type blockingSource struct{ calls int }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -145,6 +146,26 @@ func TestYoungestIsPreempted(t *testing.T) {
 	st := e.Stats()
 	if st.KVPeak > 5 || st.Preemptions != int64(len(victims)) || st.RecomputedTokens == 0 || st.Waste <= 0 || st.Waste >= 1 {
 		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestPreemptedRowsComeBackInOrder: equal rows end in the order of their arrival, however often they were preempted.
+func TestPreemptedRowsComeBackInOrder(t *testing.T) {
+	var requests []*Request
+	for i := range 6 {
+		requests = append(requests, request(int64(i), 30, func(p *Params) { p.MaxTokens, p.IgnoreEOS = 200, true }))
+	}
+	e := newFake(t, func(c *Config) { c.KVMemory = 10 * kv.PageTokens })
+	var order []int64
+	err := e.Run(t.Context(), &listSource{requests: requests}, func(c Completion) error {
+		order = append(order, c.ID)
+		return same(c, expected(requests[c.ID]))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSorted(order) || len(order) != 6 || e.Stats().Preemptions < 3 {
+		t.Errorf("order %v after %d preemptions", order, e.Stats().Preemptions)
 	}
 }
 
