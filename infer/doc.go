@@ -22,6 +22,6 @@
 // the youngest row gives its own back and computes its KV again later, keeping the tokens it chose. The oldest row can
 // always go on, since Check proved that it fits the pool alone.
 //
-//	engine, err := infer.New(infer.Config{Model: m, Tokenizer: infer.FromTokenizer(tok), KVMemory: 1 << 30})
+//	engine, err := infer.New(infer.Config{Model: infer.FromModel(m), Tokenizer: infer.FromTokenizer(tok), KVMemory: 1 << 30})
 //	err = engine.Run(ctx, source, func(c infer.Completion) error { return write(c) })
 package infer

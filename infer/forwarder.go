@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/batchmill/batchmill/infer/device"
+	"github.com/batchmill/batchmill/infer/model"
 )
 
 // Forwarder is a loaded model as the engine sees it. FromModel makes one from infer/model.
@@ -29,44 +30,32 @@ type ModelLimits struct {
 	KVBytesPerPage int64 // PageTokens tokens in all layers, keys and values
 }
 
-// FromModel adapts a model whose caches have a type of their own, as infer/model's do.
-func FromModel[C any](m interface {
-	NewCache(pages int) (C, error)
-	Forward(ctx context.Context, c C, b *device.Batch, logits [][]float32) error
-}, limits ModelLimits) Forwarder {
-	return adaptedModel[C]{m, limits}
+// FromModel adapts a loaded model, which it does not close. The model has the activations of one step only, so one
+// engine at a time may use it.
+func FromModel(m *model.Model) Forwarder { return adaptedModel{m} }
+
+type adaptedModel struct{ m *model.Model }
+
+func (a adaptedModel) Limits() ModelLimits {
+	c := a.m.Config()
+	return ModelLimits{VocabSize: c.VocabSize, MaxPositions: c.MaxPositions, KVBytesPerPage: c.KVBytesPerPage}
 }
 
-type adaptedModel[C any] struct {
-	m interface {
-		NewCache(pages int) (C, error)
-		Forward(ctx context.Context, c C, b *device.Batch, logits [][]float32) error
-	}
-	limits ModelLimits
-}
-
-func (a adaptedModel[C]) Limits() ModelLimits { return a.limits }
-
-func (a adaptedModel[C]) NewCache(pages int) (Cache, error) {
+func (a adaptedModel) NewCache(pages int) (Cache, error) {
 	c, err := a.m.NewCache(pages)
 	if err != nil {
 		return nil, err
 	}
-	return adaptedCache[C]{a, c}, nil
+	return adaptedCache{a.m, c}, nil
 }
 
-type adaptedCache[C any] struct {
-	model adaptedModel[C]
-	cache C
+type adaptedCache struct {
+	m     *model.Model
+	cache *model.Cache
 }
 
-func (c adaptedCache[C]) Forward(ctx context.Context, b *device.Batch, logits [][]float32) error {
-	return c.model.m.Forward(ctx, c.cache, b, logits)
+func (c adaptedCache) Forward(ctx context.Context, b *device.Batch, logits [][]float32) error {
+	return c.m.Forward(ctx, c.cache, b, logits)
 }
 
-func (c adaptedCache[C]) Close() error {
-	if closer, ok := any(c.cache).(interface{ Close() error }); ok {
-		return closer.Close()
-	}
-	return nil
-}
+func (c adaptedCache) Close() error { return c.cache.Close() }
