@@ -161,10 +161,13 @@ func (t *Tokenizer) put(token string, id int64) error {
 	return nil
 }
 
-// addTokens registers added tokens. One whose text is in the vocabulary has that id, whatever its own says.
+// addTokens registers added tokens. One whose text is in the vocabulary has that id, whatever its own says. The tokenizers
+// library numbers the others on from the vocabulary's size and reads over the ids in the file; where the two disagree
+// the model's ids are not known, and the file is refused.
 func (t *Tokenizer) addTokens(list []jsonAdded) error {
 	sort.SliceStable(list, func(i, j int) bool { return list[i].ID < list[j].ID })
 	seen := map[string]bool{}
+	next := int64(len(t.ids))
 	for _, a := range list {
 		if a.Content == "" || seen[a.Content] {
 			continue
@@ -175,10 +178,14 @@ func (t *Tokenizer) addTokens(list []jsonAdded) error {
 		}
 		id, ok := t.ids[a.Content]
 		if !ok {
+			if a.ID != next {
+				return fmt.Errorf("added token %q has id %d, where the next free one is %d", a.Content, a.ID, next)
+			}
 			if err := t.put(a.Content, a.ID); err != nil {
 				return fmt.Errorf("added_tokens: %w", err)
 			}
 			id = int32(a.ID)
+			next++
 		}
 		t.special[id] = a.Special
 		t.added = append(t.added, addedToken{content: a.Content, id: id, special: a.Special, singleWord: a.SingleWord,

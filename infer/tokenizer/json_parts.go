@@ -246,7 +246,10 @@ func parsePostProcessor(v jsontext.Value, t *Tokenizer, depth int) (before, afte
 			if err != nil {
 				return nil, nil, err
 			}
-			before, after = append(b, before...), append(after, a...)
+			if len(b)+len(a) > 0 && len(before)+len(after) > 0 {
+				return nil, nil, errors.New("a sequence with two steps that add tokens is not supported")
+			}
+			before, after = append(before, b...), append(after, a...)
 		}
 		return before, after, nil
 	case "ByteLevel": // offsets only
