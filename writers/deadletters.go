@@ -18,6 +18,7 @@ import (
 type deadLetters struct {
 	out    *bufio.Writer
 	openai bool
+	tree   *tree // of a Parquet source
 	rows   *rowJSON
 	binary []bool // leaves of the source whose values are bytes
 	stats  Stats
@@ -37,12 +38,12 @@ func NewDeadLetters(w io.Writer, cfg Config) (Writer, error) {
 	if _, ok := cfg.Source.Parquet.(*parquet.Schema); !ok {
 		return nil, fmt.Errorf("source schema is a %T, want *parquet.Schema", cfg.Source.Parquet)
 	}
-	tree, err := newTree(cfg.Source)
-	if err != nil {
+	var err error
+	if d.tree, err = newTree(cfg.Source); err != nil {
 		return nil, err
 	}
-	d.rows = newRowJSON(tree.keep(func(name string) bool { return !reserved(name) }))
-	for _, n := range tree.leaves {
+	d.rows = newRowJSON(d.tree.keep(func(name string) bool { return !reserved(name) }))
+	for _, n := range d.tree.leaves {
 		d.binary = append(d.binary, leafTextOf(n).binary)
 	}
 	return d, nil
@@ -83,7 +84,10 @@ func (d *deadLetters) letter(rec *row.Record, res *row.Result) error {
 		if d.rows == nil {
 			return fmt.Errorf("carried cells are a Parquet row, but the source's schema is missing")
 		}
-		var err error
+		err := d.tree.check(cells)
+		if err != nil {
+			return err
+		}
 		d.line, d.members, err = d.rows.appendMembers(append(d.line, '{'), cells, d.members[:0])
 		if err != nil {
 			return err

@@ -19,8 +19,8 @@
 //
 // Stats.ResultDigest tells whether two runs came to the same results. It is the SHA-256, in hex, of a canonical form of
 // the written result columns: carried columns, and of ours those that Columns marks as Result. Measurements (times,
-// attempts, cached tokens) are left out, and so are row groups, pages, buffers and compression. DigestJSONL and
-// DigestParquet compute it again from a written part.
+// attempts, cached tokens) are left out, and so are row groups, pages, buffers and compression. Digest computes it again
+// from a written part.
 //
 // The form is a sequence of fields. A field is a length (8 bytes, little endian) and that many bytes; a number is a
 // field of 8 bytes, little endian; null is the length 2^64-1 without bytes.

@@ -20,7 +20,8 @@ type jsonlWriter struct {
 	own    []*Column
 	names  map[string]bool // ours, with the prefix
 	keys   [][]byte        // ours, as `"name":`
-	rows   *rowJSON        // turns Parquet rows into members; nil for JSON sources
+	tree   *tree           // of a Parquet source; nil for JSON sources
+	rows   *rowJSON        // turns its rows into members
 	digest *digester
 	stats  Stats
 
@@ -44,11 +45,10 @@ func newJSONL(w io.Writer, cfg Config) (*jsonlWriter, error) {
 		j.keys = append(j.keys, append(appendString(nil, cfg.Prefix+c.Name), ':'))
 	}
 	if cfg.parquetSource() {
-		tree, err := newTree(cfg.Source)
-		if err != nil {
+		if j.tree, err = newTree(cfg.Source); err != nil {
 			return nil, err
 		}
-		j.rows = newRowJSON(tree.keep(cfg.carries))
+		j.rows = newRowJSON(j.tree.keep(cfg.carries))
 	}
 	return j, nil
 }
@@ -93,7 +93,10 @@ func (j *jsonlWriter) carry(rec *row.Record) error {
 		}
 	case parquet.Row:
 		if j.rows != nil {
-			var err error
+			err := j.tree.check(cells)
+			if err != nil {
+				return err
+			}
 			j.line, j.carried, err = j.rows.appendMembers(append(j.line, '{'), cells, j.carried)
 			return err
 		}

@@ -72,15 +72,12 @@ func skipSpace(text []byte, i int) int {
 // skipString returns the position behind the string that opens at i, or the text's end.
 func skipString(text []byte, i int) int {
 	for i++; i < len(text); i++ {
-		n := bytes.IndexByte(text[i:], '"')
-		if n < 0 {
-			return len(text)
+		switch text[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
 		}
-		if b := bytes.IndexByte(text[i:i+n], '\\'); b >= 0 {
-			i += b + 1 // on the escaped byte, which the loop steps over
-			continue
-		}
-		return i + n + 1
 	}
 	return len(text)
 }

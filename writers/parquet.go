@@ -93,7 +93,7 @@ func newParquet(w io.Writer, cfg Config) (*parquetWriter, error) {
 	}
 	p.out = bufio.NewWriterSize(w, writeBufferBytes)
 	p.tail = &tailWriter{w: p.out}
-	config, err := parquet.NewWriterConfig(
+	options := []parquet.WriterOption{
 		root.schema(name),
 		parquet.Compression(&parquet.Zstd),
 		parquet.CreatedBy("batchmill", createdByVersion, "parquet-go"),
@@ -101,12 +101,13 @@ func newParquet(w io.Writer, cfg Config) (*parquetWriter, error) {
 		parquet.DataPageStatistics(false), // the page index has them, cut to a bounded length
 		parquet.DictionaryMaxBytes(dictionaryBytes),
 		parquet.PageBufferSize(page),
-		parquet.WriteBufferSize(-1), // none, so that tailWriter sees where the last row group ends
-	)
-	if err != nil {
+		parquet.WriteBufferSize(0), // none, so that tailWriter sees where the last row group ends
+	}
+	if _, err := parquet.NewWriterConfig(options...); err != nil { // NewWriter would panic
 		return nil, fmt.Errorf("configure Parquet output: %w", err)
 	}
-	p.pw = parquet.NewWriter(p.tail, config)
+	// The options again, not that config: merged as one option, its false and 0 would turn into defaults.
+	p.pw = parquet.NewWriter(p.tail, options...)
 	return p, p.setMetadata()
 }
 

@@ -223,6 +223,14 @@ func TestPassThroughPython(t *testing.T) {
 		t.Setenv("LOOSE", "1")
 		verify(t, "types.parquet", in, Config{Format: Parquet, Source: in.schema, Provenance: testProvenance, Logprobs: true, TokenIDs: true})
 	})
+	t.Run("json", func(t *testing.T) { // the goldens of TestParquetToJSON are what Python says
+		for _, name := range []string{"types", "duckdb", "int96"} {
+			out, err := exec.Command(python, "testdata/verify_json.py", "testdata/"+name+".parquet", "testdata/"+name+".golden.jsonl").CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %v\n%s", name, err, out)
+			}
+		}
+	})
 	t.Run("subset", func(t *testing.T) {
 		in := openFixture(t, "types.parquet")
 		carry := []string{"dict", "f16", "lstruct", "ts_ns_tokyo", "fsl", "null"}
