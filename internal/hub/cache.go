@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -75,7 +76,7 @@ func slug(text string) string {
 }
 
 func (c *client) pointerPath(r Ref) string {
-	return filepath.Join(c.dir, "refs", slug(string(r.Source)+" "+r.key())+".json")
+	return filepath.Join(c.dir, "refs", slug(r.key())+".json")
 }
 
 // lookUp finds the complete entry that a reference stands for.
@@ -113,9 +114,33 @@ func (c *client) entry(dir string) (*Snapshot, bool) {
 	return s, true
 }
 
+// fill takes an entry's lock and fills it, unless that has been done already.
+func (c *client) fill(ctx context.Context, r Ref, dir, revision string, files func() ([]fileRecord, error)) (*Snapshot, error) {
+	release, err := lock(ctx, dir+".lock", func() { c.progress(Progress{Stage: "wait", File: filepath.Base(dir), Total: -1}) })
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if s, ok := c.entry(dir); ok {
+		if r.SHA256 != "" && (len(s.manifest.Files) != 1 || s.manifest.Files[0].SHA256 != r.SHA256) {
+			return nil, failure(Damaged, "if the pinned hash is right, delete "+dir, "what is here has the SHA-256 %s instead of %s", s.manifest.Files[0].SHA256, r.SHA256)
+		}
+		return s, c.point(r, dir)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	records, err := files()
+	if err != nil {
+		_ = os.Remove(dir) // if nothing is in it that a later pull could go on with
+		return nil, err
+	}
+	return c.finish(r, dir, revision, records)
+}
+
 // finish writes an entry's manifest and points the reference to it.
 func (c *client) finish(r Ref, dir, revision string, files []fileRecord) (*Snapshot, error) {
-	m := manifest{Version: manifestVersion, Ref: r.key(), Revision: revision, Pulled: c.now().UTC().Truncate(time.Second), Files: files}
+	m := manifest{Version: manifestVersion, Ref: r.key(), Revision: revision, Pulled: time.Now().UTC().Truncate(time.Second), Files: files}
 	if err := writeJSON(filepath.Join(dir, manifestName), m); err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (c *client) knownHash(ctx context.Context, s *Snapshot, name string) (strin
 	if now.SHA256, err = c.hashFile(ctx, file, path.Base(name)); err != nil {
 		return "", err
 	}
-	if c.now().Sub(info.ModTime()) > racyAge {
+	if time.Since(info.ModTime()) > racyAge {
 		_ = writeJSON(memo, now) // a cache that cannot be written costs time, nothing else
 	}
 	return now.SHA256, nil

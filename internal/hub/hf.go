@@ -38,7 +38,7 @@ type hfFile struct {
 }
 
 func (c *client) endpoint() string {
-	if e := strings.TrimRight(c.env("HF_ENDPOINT"), "/"); e != "" {
+	if e := strings.TrimRight(os.Getenv("HF_ENDPOINT"), "/"); e != "" {
 		return e
 	}
 	return defaultEndpoint
@@ -46,10 +46,10 @@ func (c *client) endpoint() string {
 
 // token is HF_TOKEN, or what `hf auth login` left.
 func (c *client) token() string {
-	if t := strings.TrimSpace(c.env("HF_TOKEN")); t != "" {
+	if t := strings.TrimSpace(os.Getenv("HF_TOKEN")); t != "" {
 		return t
 	}
-	file := c.env("HF_TOKEN_PATH")
+	file := os.Getenv("HF_TOKEN_PATH")
 	if file == "" {
 		file = filepath.Join(c.hfHome(), "token")
 	}
@@ -81,7 +81,7 @@ func (c *client) resolveURL(r Ref, rev, file string) string {
 
 // pullHF brings a repository's model here, unless the commit that the revision stands for now is here already.
 func (c *client) pullHF(ctx context.Context, r Ref) (*Snapshot, error) {
-	if v := strings.ToLower(c.env("HF_HUB_OFFLINE")); v == "1" || v == "true" || v == "yes" || v == "on" {
+	if v := strings.ToLower(os.Getenv("HF_HUB_OFFLINE")); v == "1" || v == "true" || v == "yes" || v == "on" {
 		s, err := c.locate(ctx, r)
 		if KindOf(err) == NotCached {
 			err = failure(Unavailable, "unset HF_HUB_OFFLINE to fetch it", "it is not on this machine, and HF_HUB_OFFLINE is set")
@@ -126,29 +126,6 @@ func (c *client) pullHF(ctx context.Context, r Ref) (*Snapshot, error) {
 	}
 	dir := filepath.Join(c.dir, "hf", slug(fmt.Sprintf("%s@%s:%s", r.Name, commit, r.File)))
 	return c.fill(ctx, r, dir, commit, func() ([]fileRecord, error) { return c.hfFetchAll(ctx, r, dir, commit, l) })
-}
-
-// fill takes an entry's lock and fills it, unless that has been done already.
-func (c *client) fill(ctx context.Context, r Ref, dir, revision string, files func() ([]fileRecord, error)) (*Snapshot, error) {
-	release, err := lock(ctx, dir+".lock", func() { c.progress(Progress{Stage: "wait", File: filepath.Base(dir), Total: -1}) })
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if s, ok := c.entry(dir); ok {
-		if r.SHA256 != "" && (len(s.manifest.Files) != 1 || s.manifest.Files[0].SHA256 != r.SHA256) {
-			return nil, failure(Damaged, "if the pinned hash is right, delete "+dir, "what is here has the SHA-256 %s instead of %s", s.manifest.Files[0].SHA256, r.SHA256)
-		}
-		return s, c.point(r, dir)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	records, err := files()
-	if err != nil {
-		return nil, err
-	}
-	return c.finish(r, dir, revision, records)
 }
 
 // hfFetchAll fetches all files of a model; those that an index names are known after the index.

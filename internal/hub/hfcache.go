@@ -12,10 +12,10 @@ import (
 // blobs/ETAG. It is read, never written.
 
 func (c *client) hfHome() string {
-	if dir := c.env("HF_HOME"); dir != "" {
+	if dir := os.Getenv("HF_HOME"); dir != "" {
 		return dir
 	}
-	cache := c.env("XDG_CACHE_HOME")
+	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -28,7 +28,7 @@ func (c *client) hfHome() string {
 
 func (c *client) hfCacheDir() string {
 	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
-		if dir := c.env(name); dir != "" {
+		if dir := os.Getenv(name); dir != "" {
 			return dir
 		}
 	}

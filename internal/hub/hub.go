@@ -25,6 +25,8 @@ type Options struct {
 
 	Client *http.Client // for hf: references; nil: a client with sensible limits
 	Pip    [][]string   // commands that start pip, tried in order; nil: python3 -m pip, python -m pip, pip3, pip
+
+	retryPause time.Duration // 0: firstPause
 }
 
 // Progress is one step of something that takes its time.
@@ -50,18 +52,18 @@ type Snapshot struct {
 // client is one call's settings.
 type client struct {
 	Options
-	dir        string
-	env        func(string) string
-	now        func() time.Time
-	retryPause time.Duration
-	hf         *http.Client
+	dir string
+	hf  *http.Client
 }
 
 // firstPause is the first wait after a failed request; it doubles.
 const firstPause = 500 * time.Millisecond
 
 func newClient(o Options) (*client, error) {
-	c := &client{Options: o, dir: o.Dir, env: os.Getenv, now: time.Now, retryPause: firstPause}
+	c := &client{Options: o, dir: o.Dir}
+	if c.retryPause == 0 {
+		c.retryPause = firstPause
+	}
 	if c.dir == "" {
 		dir, err := DefaultDir()
 		if err != nil {

