@@ -1,6 +1,10 @@
 package infer
 
-import "github.com/batchmill/batchmill/internal/row"
+import (
+	"errors"
+
+	"github.com/batchmill/batchmill/internal/row"
+)
 
 // Limits on what a row may ask for. They bound the work and memory of one row, and catch slips of the pen.
 const (
@@ -22,26 +26,34 @@ const (
 // penalty, presence and frequency penalty, temperature, top_k, top_p, min_p. Start from DefaultParams, not from the zero
 // value: a top_p of 0 means the one most likely token, and a repetition_penalty of 0 is refused.
 type Params struct {
-	MaxTokens int // most completion tokens; 0: min(DefaultMaxTokens, room in the context), filled in by Engine.Check
+	MaxTokens int `json:"max_tokens"` // most completion tokens; 0: min(DefaultMaxTokens, room in the context), filled in by Engine.Check
 
-	Temperature float64 // 0 is greedy: the largest logit after penalties, the lowest id among equals
-	TopK        int     // keep the k most likely tokens and all equal to the k-th; 0 is off
-	TopP        float64 // keep the fewest most likely tokens, at least one, whose probability reaches it; 1 is off
-	MinP        float64 // drop tokens less likely than MinP times the most likely; 0 is off
+	Temperature float64 `json:"temperature"` // 0 is greedy: the largest logit after penalties, the lowest id among equals
+	TopK        int     `json:"top_k"`       // keep the k most likely tokens and all equal to the k-th; 0 is off
+	TopP        float64 `json:"top_p"`       // keep the fewest most likely tokens, at least one, whose probability reaches it; 1 is off
+	MinP        float64 `json:"min_p"`       // drop tokens less likely than MinP times the most likely; 0 is off
 
-	RepetitionPenalty float64 // divides positive and multiplies negative logits of all tokens seen; 1 is off
-	PresencePenalty   float64 // subtracted once from the logit of a token generated before
-	FrequencyPenalty  float64 // subtracted as often as the token was generated before
+	RepetitionPenalty float64 `json:"repetition_penalty"` // divides positive and multiplies negative logits of all tokens seen; 1 is off
+	PresencePenalty   float64 `json:"presence_penalty"`   // subtracted once from the logit of a token generated before
+	FrequencyPenalty  float64 `json:"frequency_penalty"`  // subtracted as often as the token was generated before
 
-	Stop           []string // texts that end the completion and are cut from it
-	IgnoreEOS      bool     // end tokens are ordinary tokens
-	Logprobs       int      // -1 off; k: log-probability of each token and of the k most likely
-	ReturnTokenIDs bool     // for the writer; the engine always gives them
+	Stop           []string `json:"stop"`             // texts that end the completion and are cut from it
+	IgnoreEOS      bool     `json:"ignore_eos"`       // end tokens are ordinary tokens
+	Logprobs       int      `json:"logprobs"`         // -1 off; k: log-probability of each token and of the k most likely
+	ReturnTokenIDs bool     `json:"return_token_ids"` // for the writer; the engine always gives them
 }
 
 // DefaultParams are those of a row that asks for nothing: greedy, all filters off.
 func DefaultParams() Params {
 	return Params{TopP: 1, RepetitionPenalty: 1, Logprobs: -1}
+}
+
+// Validate tells which parameter is out of range, as far as that does not depend on a row.
+func (p *Params) Validate() error {
+	if err := p.check(); err != nil {
+		return errors.New(err.Message)
+	}
+	return nil
 }
 
 // check tells which parameter is out of range. It does not look at MaxTokens' upper end, which depends on the prompt.
