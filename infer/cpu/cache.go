@@ -17,6 +17,7 @@ type cache struct {
 	kdim, vdim int
 	unit       int         // values of one layer, page and head
 	layers     [][]float32 // [layers][pages][kvHeads][unit]
+	free       []func()
 }
 
 // CacheBytes is the memory that a cache of that shape takes.
@@ -40,14 +41,28 @@ func (d *Device) Cache(s device.CacheShape) (device.Cache, error) {
 		return nil, fmt.Errorf("make a KV cache: %d pages are too many", s.Pages)
 	}
 	for range s.Layers {
-		c.layers = append(c.layers, aligned(s.Pages*s.KVHeads*c.unit))
+		l, free, err := allocate(s.Pages * s.KVHeads * c.unit)
+		if err != nil {
+			c.Close()
+			return nil, fmt.Errorf("make a KV cache of %d bytes: %w", cacheBytes(s), err)
+		}
+		c.layers = append(c.layers, l)
+		c.free = append(c.free, free)
 	}
 	return c, nil
 }
 
 func (c *cache) Pages() int   { return c.shape.Pages }
 func (c *cache) Bytes() int64 { return cacheBytes(c.shape) }
-func (c *cache) Close() error { c.layers = nil; return nil }
+
+// Close gives the memory back; the cache is unusable then.
+func (c *cache) Close() error {
+	for _, free := range c.free {
+		free()
+	}
+	c.layers, c.free = nil, nil
+	return nil
+}
 
 // page gives keys and values of a page for one head.
 func (c *cache) page(layer int, page int32, head int) (k, v []float32) {

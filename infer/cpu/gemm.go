@@ -8,8 +8,15 @@ import (
 // the second-level cache together with the panel. Where they are cut changes no result.
 const blockBytes = 384 << 10
 
-// gemmTask multiplies strips of activations with the panels of one or more weights. An item is one panel (for gate and up,
-// a panel of each) times one block of strips.
+// groupBytes bounds the panels of one item where there are few tokens, and weights are read from memory: what a tile
+// fetches ahead should be for itself, not for the thread that has the next panel.
+const groupBytes = 512 << 10
+
+// itemsPerThread is the least number of items into which a region is cut, for threads that are interrupted.
+const itemsPerThread = 4
+
+// gemmTask multiplies strips of activations with the panels of one or more weights. An item is a group of panels (for gate
+// and up, of both) times one block of strips.
 type gemmTask struct {
 	r     *runner
 	a     *strips
@@ -17,6 +24,8 @@ type gemmTask struct {
 	count int
 
 	panels int // of all parts together
+	group  int // panels in an item
+	groups int
 	block  int // strips in a block
 
 	gate, up *matrix // set: hidden = silu(gate)*up instead of parts
@@ -75,24 +84,29 @@ func (g *gemmTask) start(a *strips, width int) {
 	// Blocks of equal size: a short one would leave threads idle.
 	blocks := (a.count + g.block - 1) / g.block
 	g.block = (a.count + blocks - 1) / blocks
-	g.r.dev.pool.run(&g.r.gemm.self, g.panels*blocks)
+	workers := g.r.dev.pool.workers
+	g.group = max(1, min(groupBytes/(width*panelCols*4), g.panels*blocks/(workers*itemsPerThread)))
+	g.groups = (g.panels + g.group - 1) / g.group
+	g.r.dev.pool.run(&g.r.gemm.self, g.groups*blocks)
 }
 
 func (g *gemmTask) do(worker, item int) {
-	block, p := item/g.panels, item%g.panels
+	block, group := item/g.groups, item%g.groups
 	first := block * g.block
 	last := min(first+g.block, g.a.count)
 	w := &g.r.work[worker]
-	if g.gate != nil {
-		g.gated(w, p, first, last)
-		return
+	for p := group * g.group; p < min((group+1)*g.group, g.panels); p++ {
+		if g.gate != nil {
+			g.gated(w, p, first, last)
+			continue
+		}
+		i, q := 0, p
+		for q >= g.parts[i].w.panels {
+			q -= g.parts[i].w.panels
+			i++
+		}
+		g.plain(w, &g.parts[i], q, first, last)
 	}
-	i := 0
-	for p >= g.parts[i].w.panels {
-		p -= g.parts[i].w.panels
-		i++
-	}
-	g.plain(w, &g.parts[i], p, first, last)
 }
 
 // panel gives a weight's panel, unpacking a streamed one into buf.

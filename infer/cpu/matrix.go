@@ -17,10 +17,20 @@ type matrix struct {
 	kpad   int       // In rounded up to 32
 	panels int       // Out/32, rounded up
 	packed []float32 // [panels][kpad][32]; nil when streamed
+	free   func()
 }
 
 func (m *matrix) Shape() (out, in int) { return m.src.Out, m.src.In }
 func (m *matrix) Bytes() int64         { return int64(len(m.packed)) * 4 }
+
+// Close gives the panels back; the matrix is unusable then.
+func (m *matrix) Close() error {
+	if m.free != nil {
+		m.free()
+	}
+	m.packed, m.src.Data, m.free = nil, nil, nil
+	return nil
+}
 
 // checkSource makes sure that the kernels can read src without further checks.
 func checkSource(src *device.MatrixSource) (rowBytes int, err error) {
@@ -98,7 +108,10 @@ func (d *Device) Matrix(ctx context.Context, src device.MatrixSource) (device.Ma
 		return m, nil
 	}
 	size := m.kpad * panelCols
-	packed := aligned(m.panels * size)
+	packed, free, err := allocate(m.panels * size)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", src.Name, err)
+	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(d.pool.workers, m.panels) {
@@ -115,9 +128,10 @@ func (d *Device) Matrix(ctx context.Context, src device.MatrixSource) (device.Ma
 	}
 	wg.Wait()
 	if err := ctx.Err(); err != nil {
+		free()
 		return nil, err
 	}
-	m.packed = packed
+	m.packed, m.free = packed, free
 	m.src.Data, m.src.Rows = nil, nil
 	return m, nil
 }

@@ -56,6 +56,7 @@ type MatrixSource struct {
 type Matrix interface {
 	Shape() (out, in int)
 	Bytes() int64 // memory held, without what the source's file maps
+	Close() error // gives the memory back
 }
 
 // Vector is a small weight that a device has taken.

@@ -170,19 +170,19 @@ func (l *loader) norm(ctx context.Context, r role, layer, n int) device.Norm {
 	return device.Norm{Weight: l.vector(ctx, r, layer, "weight", n, nil), Eps: float32(l.h.eps)}
 }
 
-// loadAll hands the planned weights to the device.
-func (l *loader) loadAll(ctx context.Context) {
+// loadAll hands the planned weights to the device. It returns those that were loaded, after an error too.
+func (l *loader) loadAll(ctx context.Context) (loaded []device.Matrix) {
 	for _, p := range l.plans {
 		if l.err != nil {
-			return
+			return loaded
 		}
 		data, release, err := l.src.Weights.Data(ctx, p.info.Name)
 		if err != nil {
 			l.fail(p.info.Name, err)
-			return
+			return loaded
 		}
 		src := device.MatrixSource{Name: p.info.Name, Type: p.info.Type, Out: p.out, In: p.in, Data: data, Rows: p.rows, Streamed: p.streamed}
-		*p.dst, err = l.dev.Matrix(ctx, src)
+		m, err := l.dev.Matrix(ctx, src)
 		if p.streamed {
 			l.releases = append(l.releases, release)
 		} else {
@@ -190,8 +190,12 @@ func (l *loader) loadAll(ctx context.Context) {
 		}
 		if err != nil {
 			l.fail(p.info.Name, err)
+			return loaded
 		}
+		*p.dst = m
+		loaded = append(loaded, m)
 	}
+	return loaded
 }
 
 // budget decides which weights are unpacked: as many as fit, in the order of the plans.

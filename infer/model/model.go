@@ -52,6 +52,7 @@ type Model struct {
 	head      device.Linear
 	ropes     []*device.Rope
 
+	weights  []device.Matrix // all of the above, to be closed
 	releases []func()
 }
 
@@ -66,7 +67,7 @@ func Load(ctx context.Context, src Source, dev device.Device, o Options) (*Model
 	if err := l.budget(o.WeightMemory); err != nil {
 		return nil, err
 	}
-	l.loadAll(ctx)
+	m.weights = l.loadAll(ctx)
 	m.loadEmbedding(ctx, l)
 	m.releases = l.releases
 	if l.err != nil {
@@ -200,10 +201,13 @@ func (m *Model) Forward(ctx context.Context, c *Cache, b *device.Batch, logits [
 
 // Close lets go of the weights. The device stays open.
 func (m *Model) Close() error {
+	for _, w := range m.weights {
+		w.Close()
+	}
 	for _, release := range m.releases {
 		release()
 	}
-	m.releases, m.layers, m.runner = nil, nil, nil
+	m.weights, m.releases, m.layers, m.runner = nil, nil, nil, nil
 	return nil
 }
 
