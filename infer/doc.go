@@ -18,9 +18,10 @@
 // The token budget (BatchTokens) goes to decoding rows first, one token each, oldest row first; then to prompts, in
 // chunks, so that long prompts do not hold up rows that decode; then new rows are admitted while tokens, sequences and
 // KV pages last. Only a row's last known token yields logits, so a chunk in the middle of a prompt samples nothing.
-// Admission is optimistic: a row needs pages for the tokens it has, not for those it may generate. When pages run out
-// the youngest row gives its own back and computes its KV again later, keeping the tokens it chose. The oldest row can
-// always go on, since Check proved that it fits the pool alone.
+// Admission is optimistic: a row takes pages for the tokens it has, and waits only while a forecast, from the lengths of
+// the rows that ended, says that pages would run out; it does not reserve all that max_tokens allows. When pages run out
+// nevertheless, the youngest row gives its own back and computes its KV again later, keeping the tokens it chose. The
+// oldest row can always go on, since Check proved that it fits the pool alone.
 //
 //	engine, err := infer.New(infer.Config{Model: infer.FromModel(m), Tokenizer: infer.FromTokenizer(tok), KVMemory: 1 << 30})
 //	err = engine.Run(ctx, source, func(c infer.Completion) error { return write(c) })

@@ -95,6 +95,8 @@ type Engine struct {
 	busy   atomic.Bool
 	now    func() time.Time // the monotonic clock; replaced in tests
 
+	firstShare float64 // where forecasts start; 0 in tests that want rows to be preempted
+
 	mu    sync.Mutex
 	stats Stats
 }
@@ -105,7 +107,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, limits: cfg.Model.Limits(), now: time.Now}
+	e := &Engine{cfg: cfg, limits: cfg.Model.Limits(), now: time.Now, firstShare: 1}
 	e.pages = kv.PagesInBudget(cfg.KVMemory, e.pageBytes())
 	if e.pages == 0 {
 		return nil, fmt.Errorf("start engine: kv-memory of %d bytes holds no page; one page of %d tokens takes %d bytes",

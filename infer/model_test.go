@@ -168,6 +168,10 @@ func tinyRequests(n, vocab int) []*Request {
 	return list
 }
 
+// wholeGrid names the models that go through all settings, one per kind of attention; the others take the most telling
+// ones, to keep the test short.
+var wholeGrid = map[string]bool{"llama": true, "mistral": true, "qwen3": true}
+
 // TestBatchInvariance: a row's completion is the same to the byte, token ids and log-probabilities included, whatever
 // the number of rows in flight, their order, the threads, the step's budget, and whether rows are preempted.
 func TestBatchInvariance(t *testing.T) {
@@ -189,14 +193,20 @@ func TestBatchInvariance(t *testing.T) {
 							if tight && batch == 1 {
 								continue // a row alone is never preempted
 							}
+							if want != nil && !wholeGrid[name] && (threads == 1 || budget > 64) {
+								continue
+							}
 							cfg := base
 							cfg.MaxSeqs, cfg.BatchTokens = batch, budget
 							if tight {
-								cfg.KVMemory = int64(longest+2) * limits.KVBytesPerPage
+								cfg.KVMemory = int64(longest) * limits.KVBytesPerPage
 							}
 							e, err := New(cfg)
 							if err != nil {
 								t.Fatal(err)
+							}
+							if tight {
+								e.firstShare = 0
 							}
 							if want != nil {
 								r := rand.New(rand.NewPCG(uint64(batch), uint64(budget)))
@@ -225,8 +235,8 @@ func TestBatchInvariance(t *testing.T) {
 					}
 				}
 			}
-			if preemptions == 0 {
-				t.Error("no row was preempted: the test covers too little")
+			if preemptions < 10 {
+				t.Errorf("only %d preemptions: the test covers too little", preemptions)
 			}
 			distinct := map[string]bool{}
 			for _, c := range want {

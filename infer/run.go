@@ -40,6 +40,7 @@ type run struct {
 	samplers []sampler
 	done     []Completion // not handed out yet
 
+	forecast    forecast
 	preemptions int64 // since the last step
 }
 
@@ -62,7 +63,7 @@ func (e *Engine) Run(ctx context.Context, src Source, sink func(Completion) erro
 		return errors.New("run requests: the engine is already running")
 	}
 	defer e.busy.Store(false)
-	r := &run{e: e, ctx: ctx, src: src, sink: sink, pool: kv.NewPool(e.pages), samplers: make([]sampler, e.cfg.Threads)}
+	r := &run{e: e, ctx: ctx, src: src, sink: sink, pool: kv.NewPool(e.pages), samplers: make([]sampler, e.cfg.Threads), forecast: forecast{share: e.firstShare}}
 	defer func() {
 		e.mu.Lock()
 		e.stats.Running, e.stats.Waiting, e.stats.KVUsed = 0, 0, 0
@@ -217,6 +218,9 @@ func (r *run) take(stats *StepStats) {
 			o = r.accept(sl, now)
 		}
 		if o.reason != "" {
+			if o.err == nil {
+				r.forecast.ended(s)
+			}
 			r.end(s, o)
 		}
 	}

@@ -11,10 +11,6 @@ import (
 	"github.com/batchmill/batchmill/internal/row"
 )
 
-// headroomShare: admission leaves one page free for every so many running rows. A row needs a new page every 32 steps;
-// without spare pages the row just admitted would be preempted at once and its prefill done twice.
-const headroomShare = 4
-
 // plan puts together the next step in r.batch and r.step. Both are empty when there is nothing to do any more.
 func (r *run) plan() error {
 	r.batch.Tokens, r.batch.Positions = r.batch.Tokens[:0], r.batch.Positions[:0]
@@ -111,8 +107,7 @@ func (r *run) admit() error {
 			r.waiting = append(r.waiting, s)
 		}
 		s := r.waiting[0]
-		spare := (len(r.running) + headroomShare - 1) / headroomShare
-		if len(r.running) > 0 && kv.PagesFor(len(s.tokens))+spare > r.pool.Free() {
+		if len(r.running) > 0 && (kv.PagesFor(len(s.tokens)) > r.pool.Free() || r.forecast.peak(r.running, s) > r.pool.Pages()) {
 			return nil
 		}
 		ok, err := r.start(s)

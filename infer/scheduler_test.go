@@ -66,6 +66,7 @@ func TestSchedulerMetamorphic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		e.firstShare = rapid.SampledFrom([]float64{0, 0, 1}).Draw(t, "first-share")
 		got, err := tryAll(e, requests, rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "stutter"))
 		if err = errors.Join(err, fault); err != nil {
 			t.Fatal(err)
@@ -132,6 +133,7 @@ func TestYoungestIsPreempted(t *testing.T) {
 		c.KVMemory = 5 * kv.PageTokens
 		c.Events.OnPreempt = func(id int64, tokens int) { victims = append(victims, id) }
 	})
+	e.firstShare = 0
 	src := &listSource{requests: requests}
 	err := e.Run(t.Context(), src, func(c Completion) error {
 		order = append(order, c.ID)
@@ -156,6 +158,7 @@ func TestPreemptedRowsComeBackInOrder(t *testing.T) {
 		requests = append(requests, request(int64(i), 30, func(p *Params) { p.MaxTokens, p.IgnoreEOS = 200, true }))
 	}
 	e := newFake(t, func(c *Config) { c.KVMemory = 10 * kv.PageTokens })
+	e.firstShare = 0
 	var order []int64
 	err := e.Run(t.Context(), &listSource{requests: requests}, func(c Completion) error {
 		order = append(order, c.ID)
