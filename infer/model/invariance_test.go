@@ -1,0 +1,206 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/batchmill/batchmill/infer/cpu"
+	"github.com/batchmill/batchmill/infer/device"
+	"github.com/batchmill/batchmill/infer/quant"
+)
+
+// prompts are sequences of many lengths, across page borders.
+func prompts(vocab int) [][]int32 {
+	r := rand.New(rand.NewPCG(11, 12))
+	var all [][]int32
+	for _, n := range []int{1, 2, 5, 31, 32, 33, 40, 64, 65, 97} {
+		ids := make([]int32, n)
+		for i := range ids {
+			ids[i] = int32(r.IntN(vocab))
+		}
+		all = append(all, ids)
+	}
+	return all
+}
+
+// alone computes a sequence by itself in one step; logits of every token.
+func alone(t *testing.T, m *Model, ids []int32) [][]float32 {
+	return newSequence(t, m, len(ids)).step(ids, true)
+}
+
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: logit %d is %g, want %g to the bit", what, i, got[i], want[i])
+		}
+	}
+}
+
+// mixed computes all sequences in steps of random composition: chunks of random length of random sequences, in random order,
+// on shuffled pages that were full of NaN before.
+func mixed(t *testing.T, m *Model, all [][]int32, seed uint64, maxChunk int) [][][]float32 {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 99))
+	total := 0
+	for _, ids := range all {
+		total += device.PagesFor(len(ids))
+	}
+	cache, err := m.NewCache(total + 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poison(t, m, cache)
+	free := r.Perm(total + 3)
+	pages := make([][]int32, len(all))
+	done := make([]int, len(all))
+	out := make([][][]float32, len(all))
+	for i, ids := range all {
+		for range device.PagesFor(len(ids)) {
+			pages[i] = append(pages[i], int32(free[0]))
+			free = free[1:]
+		}
+		out[i] = make([][]float32, len(ids))
+	}
+	for {
+		b := &device.Batch{}
+		var rows [][]float32
+		for _, i := range r.Perm(len(all)) {
+			left := len(all[i]) - done[i]
+			if left == 0 || r.IntN(3) == 0 {
+				continue
+			}
+			n := 1 + r.IntN(min(left, maxChunk))
+			b.Seqs = append(b.Seqs, device.Seq{Start: len(b.Tokens), Len: n, Past: done[i], Pages: pages[i]})
+			for j := range n {
+				b.Logits = append(b.Logits, int32(len(b.Tokens)))
+				b.Tokens = append(b.Tokens, all[i][done[i]+j])
+				b.Positions = append(b.Positions, int32(done[i]+j))
+				row := make([]float32, m.Config().VocabSize)
+				rows = append(rows, row)
+				out[i][done[i]+j] = row
+			}
+			done[i] += n
+		}
+		if err := m.Forward(t.Context(), cache, b, rows); err != nil {
+			t.Fatal(err)
+		}
+		finished := true
+		for i := range all {
+			finished = finished && done[i] == len(all[i])
+		}
+		if finished {
+			return out
+		}
+	}
+}
+
+// poison fills all pages of a cache with NaN, by a model whose embedding is NaN: what a failed sequence leaves behind.
+func poison(t *testing.T, m *Model, c *Cache) {
+	t.Helper()
+	nan := *m
+	dev := newDevice(t, cpu.Config{Threads: 1})
+	data := make([]byte, 4*m.config.VocabSize*m.config.Hidden)
+	for i := range data {
+		data[i] = 0xff
+	}
+	var err error
+	if nan.embedding, err = dev.Table(t.Context(), device.MatrixSource{Name: "nan", Type: quant.F32, Out: m.config.VocabSize, In: m.config.Hidden, Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	var pages []int32
+	for p := range c.Pages() {
+		pages = append(pages, int32(p))
+	}
+	for p := range pages {
+		n := device.PageTokens
+		b := &device.Batch{Tokens: make([]int32, n), Seqs: []device.Seq{{Len: n, Pages: pages[p : p+1]}}, Logits: []int32{int32(n - 1)}}
+		for i := range n {
+			b.Positions = append(b.Positions, int32(i))
+		}
+		row := [][]float32{make([]float32, m.config.VocabSize)}
+		if err := nan.Forward(t.Context(), c, b, row); err != nil {
+			t.Fatal(err)
+		}
+		if !NonFinite(row[0]) {
+			t.Fatal("a model of NaN gives finite logits, so the cache is not poisoned")
+		}
+	}
+}
+
+func TestBatchInvariance(t *testing.T) {
+	for _, name := range goldenModels {
+		t.Run(name, func(t *testing.T) {
+			src := folder(t, name)
+			ref := load(t, src, newDevice(t, cpu.Config{Threads: 1}), Options{})
+			all := prompts(ref.Config().VocabSize)
+			var want [][][]float32
+			for _, ids := range all {
+				want = append(want, alone(t, ref, ids))
+			}
+			for _, isa := range cpu.ISAs() {
+				if isa == "portable" && (testing.Short() || name != "llama" && name != "mistral" && name != "qwen3") {
+					continue // slow, and the others add nothing to these three
+				}
+				for _, threads := range []int{1, 2, 5} {
+					m := load(t, src, newDevice(t, cpu.Config{Threads: threads, ISA: isa}), Options{})
+					for seed, chunk := range []int{1, 7, 200} {
+						if isa == "portable" && chunk != 7 {
+							continue
+						}
+						got := mixed(t, m, all, uint64(seed), chunk)
+						for i := range all {
+							for j := range all[i] {
+								sameBits(t, fmt.Sprintf("%s, %d threads, chunks to %d, sequence %d, token %d", isa, threads, chunk, i, j), got[i][j], want[i][j])
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestStreamedWeights: a model that does not fit unpacked gives the same bits.
+func TestStreamedWeights(t *testing.T) {
+	src := folder(t, "qwen2") // bfloat16: unpacked it is twice as large
+	dev := newDevice(t, cpu.Config{Threads: 2})
+	ref := load(t, src, dev, Options{})
+	mem, err := Estimate(t.Context(), src, dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mem.Unpacked != ref.Config().WeightBytes || mem.File != ref.Config().WeightFile || ref.Config().Streamed != 0 {
+		t.Errorf("estimated %+v, the model has %+v", mem, ref.Config())
+	}
+	m := load(t, src, dev, Options{WeightMemory: mem.File})
+	if c := m.Config(); c.Streamed == 0 || c.WeightBytes > mem.File {
+		t.Errorf("%d weights streamed, %d bytes held of %d", c.Streamed, c.WeightBytes, mem.File)
+	}
+	for _, ids := range prompts(m.Config().VocabSize) {
+		got, want := alone(t, m, ids), alone(t, ref, ids)
+		for j := range ids {
+			sameBits(t, fmt.Sprintf("token %d of %d", j, len(ids)), got[j], want[j])
+		}
+	}
+}
+
+// TestCopyPage: a sequence that goes on from a copied, partly filled page gives the same bits as one that computed it.
+func TestCopyPage(t *testing.T) {
+	m := load(t, folder(t, "qwen3"), newDevice(t, cpu.Config{}), Options{})
+	ids := prompts(m.Config().VocabSize)[9]
+	want := alone(t, m, ids)
+	const shared = 32 + 11
+	s := newSequence(t, m, 2*len(ids))
+	poison(t, m, s.cache)
+	s.step(ids[:shared+20], false) // the donor goes on beyond the shared prefix
+	m.CopyPage(s.cache, s.pages[4], s.pages[1], shared%device.PageTokens)
+	s.pages = []int32{s.pages[0], s.pages[4], s.pages[2], s.pages[3]}
+	s.past = shared
+	got := s.step(ids[shared:], true)
+	for i := range got {
+		sameBits(t, fmt.Sprintf("token %d", shared+i), got[i], want[shared+i])
+	}
+}
