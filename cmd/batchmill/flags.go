@@ -1,0 +1,297 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/batchmill/batchmill/infer"
+	"github.com/batchmill/batchmill/jobs"
+)
+
+// env is the environment name of a flag.
+func env(flag string) []string {
+	return []string{"BATCHMILL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}
+}
+
+func text(name, usage, value string, aliases ...string) cli.Flag {
+	return &cli.StringFlag{Name: name, Usage: usage, Value: value, EnvVars: env(name), Aliases: aliases}
+}
+
+func list(name, usage string) cli.Flag {
+	return &cli.StringSliceFlag{Name: name, Usage: usage + " (repeats)", EnvVars: env(name)}
+}
+
+func whole(name, usage string, value int64, aliases ...string) cli.Flag {
+	return &cli.Int64Flag{Name: name, Usage: usage, Value: value, Base: 10, EnvVars: env(name), Aliases: aliases}
+}
+
+func number(name, usage string, value float64) cli.Flag {
+	return &cli.Float64Flag{Name: name, Usage: usage, Value: value, EnvVars: env(name)}
+}
+
+func toggle(name, usage string) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: usage, EnvVars: env(name)}
+}
+
+func category(name string, flags ...cli.Flag) []cli.Flag {
+	for _, f := range flags {
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			f.Category = name
+		case *cli.StringSliceFlag:
+			f.Category = name
+		case *cli.Int64Flag:
+			f.Category = name
+		case *cli.Float64Flag:
+			f.Category = name
+		case *cli.BoolFlag:
+			f.Category = name
+		}
+	}
+	return flags
+}
+
+// jobFlags describe a job; run and plan share them.
+func jobFlags() []cli.Flag {
+	var all []cli.Flag
+	all = append(all, category("What",
+		text("model", "model: an alias, a .gguf file, a folder, pypi:NAME==VERSION, hf:ORG/REPO, or a URL", ""),
+		list("input", "input: URL, path, glob, or a prefix ending in /"),
+		text("output", "output: a folder, or one .parquet or .jsonl file", ""),
+		text("input-format", "jsonl or parquet; by content if empty", ""),
+		text("format", "output format: parquet, jsonl, openai; the input's if empty", ""),
+		text("output-prefix", "put before the names of our columns", ""),
+		list("columns", "carry only this input column"),
+		list("output-columns", "write only this column of ours"),
+		toggle("overwrite", "remove what an earlier job left in the output"),
+		text("shard", "i/n: do only the shards with number i modulo n", ""),
+		whole("limit", "only the first rows of the job; 0 = all", 0),
+	)...)
+	all = append(all, category("Prompt",
+		text("prompt", "Jinja template over the row's columns: 'Summarise: {{ text }}'", ""),
+		text("prompt-file", "file that holds the template", ""),
+		text("system", "system message, a template too", ""),
+		text("prompt-column", "column that holds the prompt", "prompt"),
+		text("messages-column", "column that holds chat messages; none switches it off", "messages"),
+		text("token-ids-column", "column that holds a list of token ids, used as it is", ""),
+		text("id-column", "column that holds your id of a row", ""),
+		toggle("raw", "no chat template"),
+		text("chat-template", "file with a chat template in place of the model's", ""),
+		text("chat-template-kwargs", "JSON object of further variables for the chat template", ""),
+		text("template-date", "date that templates see (RFC 3339 or YYYY-MM-DD); the job's start if empty", ""),
+	)...)
+	all = append(all, category("Sampling",
+		whole("max-tokens", "most tokens of a completion; if not given 256, or what room there is", 0),
+		number("temperature", "0 is greedy", 0),
+		number("top-p", "nucleus sampling: smallest set of tokens with this probability; 1 = off", 1),
+		whole("top-k", "only the k most likely tokens; 0 = off", 0),
+		number("min-p", "drop tokens below this share of the most likely one's probability; 0 = off", 0),
+		number("repetition-penalty", "divide the logits of tokens seen; 1 = off", 1),
+		number("presence-penalty", "subtract from logits of tokens generated; 0 = off", 0),
+		number("frequency-penalty", "subtract per occurrence from logits of tokens generated; 0 = off", 0),
+		whole("seed", "seed of the job; every row derives its own", 0),
+		list("stop", "end a completion before this text"),
+		whole("samples", "completions per row", 1),
+		toggle("ignore-eos", "go on after an end token, up to max-tokens"),
+		whole("logprobs", "log-probabilities of the tokens and of the k most likely ones; -1 = off", -1),
+		toggle("return-token-ids", "write the ids of completions"),
+	)...)
+	all = append(all, category("Engine",
+		text("device", "auto or cpu", "auto"),
+		text("activations", "auto or f32", "auto"),
+		whole("threads", "threads of the engine; 0 = all cores", 0),
+		whole("batch-tokens", "tokens of one engine step", 0, "max-num-batched-tokens"),
+		whole("max-seqs", "sequences in work at once; 0 = by memory", 0, "max-num-seqs"),
+		whole("max-model-len", "longest sequence; the model's own limit if 0", 0),
+		text("kv-memory", "memory for KV pages, such as 2GiB; a share of what is free if empty", ""),
+		whole("window-rows", "rows that wait, sorted, for the engine", 0),
+		whole("open-shards", "unfinished shards at once", 0),
+		text("split-bytes", "size above which a plain JSONL file is cut", ""),
+		text("max-line-bytes", "longest line of a JSONL file", ""),
+	)...)
+	all = append(all, category("Report",
+		text("config", "job file (YAML); flags and environment win over it", ""),
+		toggle("json", "one JSON summary line, last, on stdout"),
+		toggle("strict-exit", "exit with 3 if any row failed"),
+		text("progress", "auto, bar, plain or none", "auto"),
+	)...)
+	return all
+}
+
+// specOf turns flags into a specification.
+func specOf(c *cli.Context) (jobs.Spec, error) {
+	if err := applyConfig(c); err != nil {
+		return jobs.Spec{}, err
+	}
+	s := jobs.Spec{
+		Model: c.String("model"), Inputs: c.StringSlice("input"), Output: c.String("output"),
+		InputFormat: c.String("input-format"), Format: c.String("format"), OutputPrefix: c.String("output-prefix"),
+		Columns: some(c.StringSlice("columns")), OutputColumns: some(c.StringSlice("output-columns")), Overwrite: c.Bool("overwrite"),
+		Limit: c.Int64("limit"), Prompt: c.String("prompt"), System: c.String("system"),
+		PromptColumn: c.String("prompt-column"), MessagesColumn: c.String("messages-column"), TokenIDsColumn: c.String("token-ids-column"),
+		IDColumn: c.String("id-column"), Raw: c.Bool("raw"), Seed: c.Int64("seed"), Samples: int32(min(c.Int64("samples"), math.MaxInt32)),
+		MaxModelLen: integer(c, "max-model-len"), BatchTokens: integer(c, "batch-tokens"), MaxSeqs: integer(c, "max-seqs"),
+		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"),
+		Device: c.String("device"), Activations: c.String("activations"),
+		StrictExit: c.Bool("strict-exit"),
+		Params: infer.Params{
+			MaxTokens: integer(c, "max-tokens"), Temperature: c.Float64("temperature"), TopP: c.Float64("top-p"), TopK: integer(c, "top-k"),
+			MinP: c.Float64("min-p"), RepetitionPenalty: c.Float64("repetition-penalty"), PresencePenalty: c.Float64("presence-penalty"),
+			FrequencyPenalty: c.Float64("frequency-penalty"), Stop: some(c.StringSlice("stop")), IgnoreEOS: c.Bool("ignore-eos"),
+			Logprobs: integer(c, "logprobs"), ReturnTokenIDs: c.Bool("return-token-ids"),
+		},
+	}
+	for _, f := range []func(*cli.Context, *jobs.Spec) error{filesOf, sizesOf, shardOf, dateOf, checkValues} {
+		if err := f(c, &s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// integer reads a whole flag as an int.
+func integer(c *cli.Context, flag string) int {
+	return int(max(math.MinInt32, min(math.MaxInt32, c.Int64(flag))))
+}
+
+// some makes an empty list nil, which means "not given".
+func some(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func filesOf(c *cli.Context, s *jobs.Spec) error {
+	if name := c.String("prompt-file"); name != "" {
+		if s.Prompt != "" {
+			return jobs.Errorf(jobs.Usage, "give one of them", "both --prompt and --prompt-file are given")
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return jobs.Errorf(jobs.NoInput, "", "--prompt-file: %w", err)
+		}
+		s.Prompt = string(data)
+	}
+	if name := c.String("chat-template"); name != "" {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return jobs.Errorf(jobs.NoInput, "", "--chat-template: %w", err)
+		}
+		s.ChatTemplate = string(data)
+	}
+	if kw := c.String("chat-template-kwargs"); kw != "" {
+		m, err := jobs.ParseKwargs([]byte(kw))
+		if err != nil {
+			return jobs.Errorf(jobs.Usage, `write a JSON object, such as '{"enable_thinking": false}'`, "--chat-template-kwargs: %w", err)
+		}
+		s.ChatTemplateKwargs = m
+	}
+	return nil
+}
+
+func sizesOf(c *cli.Context, s *jobs.Spec) error {
+	for flag, to := range map[string]*int64{"kv-memory": &s.KVMemory, "split-bytes": &s.SplitBytes, "max-line-bytes": &s.MaxLineBytes} {
+		v := c.String(flag)
+		if v == "" {
+			continue
+		}
+		n, err := parseSize(v)
+		if err != nil {
+			return jobs.Errorf(jobs.Usage, "write a number with B, KiB, MiB, GiB, KB, MB or GB, such as 2GiB", "--%s: %w", flag, err)
+		}
+		*to = n
+	}
+	return nil
+}
+
+// parseSize reads a number of bytes with an optional unit.
+func parseSize(text string) (int64, error) {
+	units := []struct {
+		suffix string
+		factor int64
+	}{
+		{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}, {"tib", 1 << 40},
+		{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"tb", 1e12}, {"b", 1}, {"", 1},
+	}
+	low := strings.ToLower(strings.TrimSpace(text))
+	for _, u := range units {
+		num, ok := strings.CutSuffix(low, u.suffix)
+		if !ok {
+			continue
+		}
+		f, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+		if err != nil || math.IsNaN(f) || f <= 0 || f*float64(u.factor) >= math.MaxInt64 {
+			break
+		}
+		return int64(f * float64(u.factor)), nil
+	}
+	return 0, fmt.Errorf("%q is not a size", text)
+}
+
+func shardOf(c *cli.Context, s *jobs.Spec) error {
+	v := c.String("shard")
+	if v == "" {
+		return nil
+	}
+	var err error
+	if s.Shard, err = jobs.ParseShard(v); err != nil {
+		return jobs.Errorf(jobs.Usage, "", "--shard: %w", err)
+	}
+	return nil
+}
+
+func dateOf(c *cli.Context, s *jobs.Spec) error {
+	v := c.String("template-date")
+	if v == "" {
+		return nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, v); err == nil {
+			s.TemplateDate = t.UTC()
+			return nil
+		}
+	}
+	return jobs.Errorf(jobs.Usage, "write 2026-03-01 or 2026-03-01T08:00:00Z", "--template-date: %q is not a date", v)
+}
+
+// checkValues refuses values that cannot be meant.
+func checkValues(c *cli.Context, s *jobs.Spec) error {
+	if c.IsSet("max-tokens") && s.Params.MaxTokens < 1 {
+		return jobs.Errorf(jobs.Usage, "", "--max-tokens must be at least 1, not %d", s.Params.MaxTokens)
+	}
+	for _, stop := range s.Params.Stop {
+		if stop == "" {
+			return jobs.Errorf(jobs.Usage, "leave it out", "an empty --stop would end every completion at once")
+		}
+	}
+	for _, flag := range []string{"threads", "batch-tokens", "max-seqs", "max-model-len", "window-rows", "open-shards"} {
+		if c.Int64(flag) < 0 {
+			return jobs.Errorf(jobs.Usage, "", "--%s must not be negative", flag)
+		}
+	}
+	if f := s.InputFormat; f != "" && f != "jsonl" && f != "parquet" {
+		return jobs.Errorf(jobs.Usage, "known: jsonl, parquet", "unknown --input-format %q", f)
+	}
+	if err := s.Params.Validate(); err != nil {
+		return jobs.Errorf(jobs.Usage, "", "sampling: %w", err)
+	}
+	return nil
+}
+
+// printJSON writes one line.
+func printJSON(c *cli.Context, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%s\n", data)
+	return err
+}

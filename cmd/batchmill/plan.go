@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/batchmill/batchmill/internal/objstore"
+	"github.com/batchmill/batchmill/jobs"
+)
+
+func planCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "plan",
+		Usage: "say what a run would do: rows, tokens, memory, shards; no model is run and nothing is written",
+		Flags: append(jobFlags(), whole("sample", "rows to tokenise for the estimate; 0 = all", jobs.DefaultEstimateRows)),
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			spec, err := specOf(c)
+			if err != nil {
+				return err
+			}
+			store := objstore.New(objstore.Options{})
+			defer store.Close()
+			job, err := prepare(c.Context, spec, store, jobs.Events{})
+			if err != nil {
+				return err
+			}
+			defer job.Close()
+			e, err := job.Estimate(c.Context, c.Int64("sample"))
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(c, e)
+			}
+			printEstimate(c.App.Writer, e)
+			return nil
+		},
+	}
+}
+
+func printEstimate(w io.Writer, e *jobs.Estimate) {
+	about := ""
+	if !e.Exact {
+		about = "about "
+	}
+	fmt.Fprintf(w, "model          %s (%.12s)\n", e.Model, e.ModelDigest)
+	fmt.Fprintf(w, "inputs         %d files, %s, %d shards\n", e.Inputs, bytesText(e.InputBytes), e.Shards)
+	fmt.Fprintf(w, "rows           %s%d", about, e.Rows)
+	if e.Failing > 0 {
+		fmt.Fprintf(w, ", of which %s%d would be error rows %v", about, e.Failing, e.Errors)
+	}
+	fmt.Fprintf(w, "\nprompt tokens  %s%d (min %d, median %d, max %d a row)\n", about, e.PromptTokens, e.Shortest, e.Median, e.Longest)
+	fmt.Fprintf(w, "output tokens  at most %s%d\n", about, e.MaxOutputTokens)
+	fmt.Fprintf(w, "weights        %s\n", bytesText(e.WeightBytes))
+	fmt.Fprintf(w, "KV pages       %s for the longest row, %s pool\n", bytesText(e.KVLongest), bytesText(e.KVMemory))
+	if e.Available > 0 {
+		fmt.Fprintf(w, "memory         about %s of %s available\n", bytesText(e.MemoryCeiling), bytesText(e.Available))
+	}
+	fmt.Fprintf(w, "output         %s (%s)\n", e.Output, e.Format)
+}
+
+// bytesText prints a size for a person.
+func bytesText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f /= 1024
+		i++
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

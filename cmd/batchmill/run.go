@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/batchmill/batchmill/internal/objstore"
+	"github.com/batchmill/batchmill/jobs"
+)
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "run",
+		Usage: "run the model over every row of the input and write completions with their statistics",
+		Description: "Rows become prompts by a column or a template, the engine completes them in batches, and the output holds\n" +
+			"every input column plus ours. Running the same command again does only what is missing.",
+		UsageText: `batchmill run --model smollm2-135m --input 'data/*.parquet' --output out/ --prompt 'Summarise: {{ text }}' --max-tokens 64`,
+		Flags:     jobFlags(),
+		Action:    runAction,
+	}
+}
+
+func runAction(c *cli.Context) (err error) {
+	sum := &jobs.Summary{Status: "error"}
+	defer func() { // the summary is the last line of stdout, on failure too
+		if !c.Bool("json") {
+			return
+		}
+		if err != nil && sum.ExitCode == 0 {
+			sum.Status, sum.ExitCode, sum.Message = "error", jobs.KindOf(err).ExitCode(), err.Error()
+		}
+		if perr := printJSON(c, sum); perr != nil && err == nil {
+			err = jobs.Errorf(jobs.StorageIO, "", "write the summary: %w", perr)
+		}
+	}()
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	spec, err := specOf(c)
+	if err != nil {
+		return err
+	}
+	show, err := newProgress(c.App.ErrWriter, c.String("progress"))
+	if err != nil {
+		return err
+	}
+	store := objstore.New(objstore.Options{TmpDir: jobs.TmpDir(spec.Output)})
+	defer store.Close()
+	job, err := prepare(c.Context, spec, store, show.events())
+	if err != nil {
+		return err
+	}
+	defer job.Close()
+	result, err := job.Run(c.Context)
+	show.stop()
+	sum = result
+	if !c.Bool("json") {
+		printSummary(c.App.ErrWriter, sum)
+	}
+	return err
+}
+
+func prepare(ctx context.Context, spec jobs.Spec, store *objstore.Store, ev jobs.Events) (*jobs.Job, error) {
+	job, err := jobs.Prepare(ctx, spec, store, ev)
+	if err != nil && ctx.Err() != nil {
+		return nil, jobs.Errorf(jobs.Interrupted, "nothing was started", "interrupted")
+	}
+	return job, err
+}
+
+// rate prints a throughput that may be undefined.
+func rate(r *float64) string {
+	if r == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", *r)
+}

@@ -1,0 +1,201 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/batchmill/batchmill/internal/objstore"
+)
+
+// claim makes the stored plan and this job's plan one: it stores ours if there is none, takes the stored one if it
+// decides the same, and refuses otherwise. It returns the numbers of the shards that this process still has to do.
+func (r *runState) claim(ctx context.Context) ([]int, error) {
+	j := r.job
+	if j.spec.Overwrite {
+		if err := wipe(ctx, j.store, j.layout); err != nil {
+			return nil, err
+		}
+	}
+	if err := refuseStray(ctx, j.store, j.layout); err != nil {
+		return nil, err
+	}
+	stored, err := putJSON(ctx, j.store, j.layout.plan(), j.plan)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkStore(ctx, j.store, j.layout.plan(), j.plan); err != nil {
+		return nil, err
+	}
+	if !stored {
+		if err := r.adopt(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r.missing(ctx)
+}
+
+// checkStore repeats the conditional put of the plan: a store that accepts it cannot commit anything exactly once.
+func checkStore(ctx context.Context, store *objstore.Store, url string, plan *Plan) error {
+	again, err := putJSON(ctx, store, url, plan)
+	if err != nil {
+		return err
+	}
+	if again {
+		return Errorf(Config, "use a store with conditional writes (If-None-Match)", "%s accepted a second conditional write: nothing can be committed exactly once there", url)
+	}
+	return nil
+}
+
+// adopt takes the stored plan in place of ours, if it decides the same.
+func (r *runState) adopt(ctx context.Context) error {
+	j := r.job
+	stored := &Plan{}
+	if err := getJSON(ctx, j.store, j.layout.plan(), stored); err != nil {
+		return classify(err)
+	}
+	if stored.Version != planVersion {
+		return Errorf(BadInput, "use the version that made it, or write to another --output", "%s has version %d, this program reads %d", j.layout.plan(), stored.Version, planVersion)
+	}
+	if err := stored.compare(j.plan); err != nil {
+		return err
+	}
+	if date := j.spec.TemplateDate; !date.IsZero() && !date.Equal(stored.TemplateDate) {
+		return Errorf(BadInput, "leave --template-date out to go on, or write to another --output",
+			"the output belongs to a job with another template_date: it has %s, now %s", stored.TemplateDate.Format(time.RFC3339), date.Format(time.RFC3339))
+	}
+	if n := len(j.plan.Inputs) - len(stored.Inputs); n > 0 && j.events.Warn != nil {
+		j.events.Warn(fmt.Sprintf("%d files that match now were not there when the job was planned; they are left out", n))
+	}
+	digest := stored.Digest
+	if err := stored.seal(); err != nil {
+		return err
+	}
+	if stored.Digest != digest {
+		return Errorf(BadInput, "start anew with --overwrite", "%s was changed by hand: its digest does not fit", j.layout.plan())
+	}
+	j.plan = stored
+	return j.lay()
+}
+
+// missing lists the shards of this process without a part, and collects the facts of those that have one.
+func (r *runState) missing(ctx context.Context) ([]int, error) {
+	j := r.job
+	parts, err := existingParts(ctx, j.store, j.layout)
+	if err != nil {
+		return nil, err
+	}
+	var facts []objstore.Info
+	if len(parts) > 0 {
+		if facts, err = j.store.List(ctx, j.layout.factsPrefix()); err != nil {
+			return nil, classify(err)
+		}
+	}
+	var todo []int
+	for n := range j.plan.Shards {
+		if !j.spec.Shard.Has(n) {
+			continue
+		}
+		info, done := parts[j.layout.part(n)]
+		if !done {
+			todo = append(todo, n)
+			continue
+		}
+		f, err := findFacts(ctx, j.store, j.layout, n, info, facts)
+		if err != nil {
+			return nil, err
+		}
+		if f.PlanDigest != j.plan.Digest {
+			return nil, Errorf(BadInput, "write to another --output, or start anew with --overwrite", "%s belongs to another plan", info.URL)
+		}
+		r.facts[n] = f
+		r.earlier++
+	}
+	return todo, nil
+}
+
+// existingParts lists the committed parts of an output by URL.
+func existingParts(ctx context.Context, store *objstore.Store, l layout) (map[string]objstore.Info, error) {
+	found := map[string]objstore.Info{}
+	if l.single != "" {
+		info, err := store.Stat(ctx, l.single)
+		if errors.Is(err, objstore.ErrNotExist) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, classify(err)
+		}
+		found[info.URL] = info
+		return found, nil
+	}
+	infos, err := store.List(ctx, l.base+"/")
+	if err != nil {
+		return nil, classify(err)
+	}
+	for _, info := range infos {
+		if isPart(l, info.URL) {
+			found[info.URL] = info
+		}
+	}
+	return found, nil
+}
+
+// isPart tells whether a URL is a part directly in the output folder, of any plan.
+func isPart(l layout, url string) bool {
+	name := path.Base(url)
+	return strings.TrimSuffix(url, "/"+name) == l.base && strings.HasPrefix(name, "part-") && formatOfName(name) != ""
+}
+
+// refuseStray ends a run whose output holds parts but no plan: they cannot be trusted, and ours would mix with them.
+func refuseStray(ctx context.Context, store *objstore.Store, l layout) error {
+	if _, err := store.Stat(ctx, l.plan()); err == nil {
+		return nil
+	} else if !errors.Is(err, objstore.ErrNotExist) {
+		return classify(err)
+	}
+	parts, err := existingParts(ctx, store, l)
+	if err != nil {
+		return err
+	}
+	for url := range parts {
+		return Errorf(BadInput, "choose another --output, or remove what is there with --overwrite", "the output holds %s, but no plan that tells where it comes from", url)
+	}
+	return nil
+}
+
+// wipe removes a job's output, the plan last: whatever interrupts it, a new run finds the plan and goes on removing or
+// refuses.
+func wipe(ctx context.Context, store *objstore.Store, l layout) error {
+	var urls []string
+	add := func(infos []objstore.Info) {
+		for _, info := range infos {
+			if info.URL != l.plan() && info.URL != l.success() {
+				urls = append(urls, info.URL)
+			}
+		}
+	}
+	parts, err := existingParts(ctx, store, l)
+	if err != nil {
+		return err
+	}
+	urls = append(urls, l.success())
+	for url := range parts {
+		urls = append(urls, url)
+	}
+	for _, folder := range []string{"_errors", "_run"} {
+		infos, err := store.List(ctx, objstore.Join(l.base, folder)+"/")
+		if err != nil {
+			return classify(err)
+		}
+		add(infos)
+	}
+	for _, url := range append(urls, l.plan()) {
+		if err := store.Delete(ctx, url); err != nil && !errors.Is(err, objstore.ErrNotExist) {
+			return classify(fmt.Errorf("remove %s: %w", url, err))
+		}
+	}
+	return nil
+}

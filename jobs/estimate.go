@@ -1,0 +1,165 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/batchmill/batchmill/infer"
+	"github.com/batchmill/batchmill/infer/cpu"
+	"github.com/batchmill/batchmill/infer/device"
+	"github.com/batchmill/batchmill/internal/row"
+	"github.com/batchmill/batchmill/pipeline"
+	"github.com/batchmill/batchmill/readers"
+)
+
+// DefaultEstimateRows is how many rows an estimate tokenises: enough for a mean within a few percent, done in a second.
+const DefaultEstimateRows = 2000
+
+// Estimate says what a run would take. Where Exact is false, counts are extrapolated from the rows that were read.
+type Estimate struct {
+	Model           string             `json:"model"`
+	ModelDigest     string             `json:"model_digest"`
+	Inputs          int                `json:"inputs"`
+	InputBytes      int64              `json:"input_bytes"`
+	Shards          int                `json:"shards"`
+	Exact           bool               `json:"exact"`
+	Sampled         int64              `json:"sampled_rows"`
+	Rows            int64              `json:"rows"`
+	Failing         int64              `json:"error_rows"`
+	Errors          map[row.Code]int64 `json:"errors"` // among the sampled rows
+	PromptTokens    int64              `json:"prompt_tokens"`
+	Shortest        int                `json:"prompt_tokens_min"`
+	Median          int                `json:"prompt_tokens_median"`
+	Longest         int                `json:"prompt_tokens_max"`
+	MaxOutputTokens int64              `json:"max_output_tokens"`
+	WeightBytes     int64              `json:"weight_bytes"`
+	KVLongest       int64              `json:"kv_longest_row_bytes"`
+	KVMemory        int64              `json:"kv_memory_bytes"`
+	MemoryCeiling   int64              `json:"memory_ceiling_bytes"`
+	Available       int64              `json:"memory_available_bytes"`
+	Output          string             `json:"output"`
+	Format          string             `json:"format"`
+}
+
+// processOverhead is what a run holds besides weights, KV pages and window: the program, buffers of readers and writers.
+const processOverhead = 200 << 20
+
+// Estimate renders and tokenises up to a number of rows (0 = all), without loading the model.
+func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
+	conf := j.config
+	e := &Estimate{
+		Model: j.bundle.Name, ModelDigest: j.bundle.Digest, Inputs: len(j.plan.Inputs), Shards: len(j.plan.Shards),
+		Errors: map[row.Code]int64{}, Output: j.layout.shown(), Format: j.plan.Decides.Format,
+	}
+	for _, in := range j.plan.Inputs {
+		e.InputBytes += in.Size
+	}
+	check := func(n int, p *infer.Params) *row.Error { return infer.CheckContext(n, p, j.maxLen()) }
+	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, conf.VocabSize, check)
+	var lengths []int
+	var tokens, outputs int64
+	offsets := map[string]int64{} // where the last record of a source started
+	complete := true
+	for n := range j.plan.Shards {
+		if !j.spec.Shard.Has(n) {
+			continue
+		}
+		if sample > 0 && e.Sampled >= sample {
+			complete = false
+			break
+		}
+		in := newSegmentReader(ctx, j.store, j.plan, n, readers.Options{Columns: prep.Columns(), MaxLineBytes: j.spec.MaxLineBytes})
+		for {
+			if sample > 0 && e.Sampled >= sample {
+				complete = false
+				break
+			}
+			rec, err := in.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				in.Close()
+				return nil, err
+			}
+			e.Sampled++
+			offsets[rec.Source] = rec.Offset
+			units, _, rerr := prep.Prepare(rec)
+			if rerr != nil {
+				e.Failing++
+				e.Errors[rerr.Code]++
+				continue
+			}
+			for _, u := range units {
+				lengths = append(lengths, len(u.Request.Tokens))
+				tokens += int64(len(u.Request.Tokens))
+				outputs += int64(u.Request.Params.MaxTokens)
+			}
+		}
+		in.Close()
+	}
+	slices.Sort(lengths)
+	if len(lengths) > 0 {
+		e.Shortest, e.Median, e.Longest = lengths[0], lengths[len(lengths)/2], lengths[len(lengths)-1]
+	}
+	read := int64(0)
+	for _, at := range offsets {
+		read += max(0, at)
+	}
+	e.extrapolate(j, tokens, outputs, read, complete)
+	if err := e.memory(ctx, j); err != nil {
+		return nil, err
+	}
+	e.KVLongest = int64(device.PagesFor(e.Longest+j.spec.Params.MaxTokens)) * conf.KVBytesPerPage
+	e.KVMemory = j.spec.KVMemory
+	if e.KVMemory == 0 {
+		e.KVMemory = defaultKVMemory()
+	}
+	e.MemoryCeiling = e.WeightBytes + e.KVMemory + pipeline.DefaultWindowBytes + processOverhead
+	e.Available, _ = availableMemory()
+	return e, ctx.Err()
+}
+
+// memory asks the device how much the weights take.
+func (e *Estimate) memory(ctx context.Context, j *Job) error {
+	dev, err := cpu.New(cpu.Config{Threads: 1})
+	if err != nil {
+		return Errorf(Config, "", "start the CPU device: %w", err)
+	}
+	defer dev.Close()
+	m, err := j.bundle.Estimate(ctx, dev)
+	if err != nil {
+		return modelError(err)
+	}
+	e.WeightBytes = m.Unpacked
+	return nil
+}
+
+// extrapolate scales what the sample came to up to all rows: by rows where they are counted, else by bytes of input a
+// row.
+func (e *Estimate) extrapolate(j *Job, tokens, outputs, read int64, complete bool) {
+	if complete || e.Sampled == 0 {
+		e.Exact, e.Rows, e.PromptTokens, e.MaxOutputTokens = complete, e.Sampled, tokens, outputs
+		return
+	}
+	rows, exact := j.plan.rows(j.spec.Shard)
+	if !exact {
+		rows = max(rows, e.byBytes(read))
+	}
+	scale := float64(rows) / float64(e.Sampled)
+	e.Rows = rows
+	e.Failing = int64(scale * float64(e.Failing))
+	e.PromptTokens = int64(scale * float64(tokens))
+	e.MaxOutputTokens = int64(scale * float64(outputs))
+}
+
+// byBytes guesses the rows of inputs that are not counted from the bytes that the sample took. Of compressed inputs these
+// are the bytes of their content, so that the guess is low.
+func (e *Estimate) byBytes(read int64) int64 {
+	if read == 0 {
+		return e.Sampled
+	}
+	return int64(float64(e.InputBytes) * float64(e.Sampled) / float64(read))
+}

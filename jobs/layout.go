@@ -1,0 +1,84 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/batchmill/batchmill/internal/objstore"
+)
+
+// layout names every object of an output. In a folder all that is not data starts with "_", so that Parquet and JSONL
+// readers take the folder as it is. A single object has its side objects in a folder beside it.
+type layout struct {
+	base   string // URL of the folder that holds side objects, without a trailing slash
+	single string // URL of the one part, or ""
+	ext    string // of the parts
+	parts  int
+}
+
+// newLayout decides between folder and single object: an output with a known extension and no trailing slash is one
+// object.
+func newLayout(output, format string) (layout, error) {
+	url, err := objstore.Normalize(output)
+	if err != nil {
+		return layout{}, Errorf(Usage, "", "output %q: %w", output, err)
+	}
+	l := layout{ext: extension(format)}
+	if !strings.HasSuffix(output, "/") && formatOfName(output) != "" {
+		l.single, l.base = url, url+".batchmill"
+		return l, nil
+	}
+	l.base = strings.TrimSuffix(url, "/")
+	return l, nil
+}
+
+// part is the URL of data object n.
+func (l layout) part(n int) string {
+	if l.single != "" {
+		return l.single
+	}
+	return objstore.Join(l.base, l.partName(n)+l.ext)
+}
+
+func (l layout) partName(n int) string { return fmt.Sprintf("part-%05d-of-%05d", n, l.parts) }
+
+// errors is the URL of the dead letters of part n.
+func (l layout) errors(n int) string {
+	return objstore.Join(l.base, "_errors", l.partName(n)+".jsonl")
+}
+
+// plan is the URL of the plan.
+func (l layout) plan() string { return objstore.Join(l.base, "_run", "plan.json") }
+
+// facts is the URL of what is known about a part with the given content, written before the part.
+func (l layout) facts(n int, sha string) string {
+	return objstore.Join(l.base, "_run", "parts", fmt.Sprintf("%s-%s.json", l.partName(n), sha[:factsHashLen]))
+}
+
+// factsPrefix is the folder of all facts.
+func (l layout) factsPrefix() string { return objstore.Join(l.base, "_run", "parts") + "/" }
+
+// factsHashLen is how much of a part's SHA-256 its facts' name holds: enough that two attempts' files never collide.
+const factsHashLen = 16
+
+// success is the URL of the marker of a complete job.
+func (l layout) success() string { return objstore.Join(l.base, "_SUCCESS") }
+
+// shown is the output as messages name it.
+func (l layout) shown() string {
+	if l.single != "" {
+		return l.single
+	}
+	return l.base + "/"
+}
+
+// TmpDir is the folder in which files of a job with that output are written before they are linked into place: inside
+// the output, so that it lies on the same file system, and under "_run", so that no reader of the data sees it. It is
+// "" for object storage.
+func TmpDir(output string) string {
+	l, err := newLayout(output, formatOfName(output))
+	if err != nil || !strings.HasPrefix(l.base, "file://") {
+		return ""
+	}
+	return objstore.Join(l.base, "_run", "tmp")
+}

@@ -1,0 +1,175 @@
+package jobs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/batchmill/batchmill/internal/row"
+	"github.com/batchmill/batchmill/readers"
+)
+
+// Plan fixes, once and for all attempts, what a job does: its inputs, their cut into shards, and everything that
+// decides a result. It is stored as _run/plan.json by a conditional put; whoever loses takes the winner's.
+type Plan struct {
+	Version      int        `json:"version"`
+	Digest       string     `json:"digest"` // of Decides and Inputs and Shards
+	RunID        string     `json:"run_id"` // of the attempt that planned
+	Created      time.Time  `json:"created"`
+	TemplateDate time.Time  `json:"template_date"`
+	Decides      Decides    `json:"decides"`
+	Model        string     `json:"model"` // the reference, as given
+	Inputs       []Input    `json:"inputs"`
+	Shards       []Segments `json:"shards"`
+
+	// Columns are the carried columns of a JSONL source, as the planner's sample shows them; the output schema follows
+	// from them where the output is Parquet.
+	Columns []row.Column `json:"columns,omitempty"`
+}
+
+// planVersion is the version of the plan's own format.
+const planVersion = 1
+
+// Input is one source object. It is read with its ETag: a changed one ends the job.
+type Input struct {
+	URL    string `json:"url"`
+	Size   int64  `json:"size"`
+	ETag   string `json:"etag"`
+	Format string `json:"format"`
+	// Rows counts its records, -1 where counting would mean reading it all.
+	Rows int64 `json:"rows"`
+}
+
+// Segments are the pieces of input that make up one shard, in order.
+type Segments []Segment
+
+// Segment is a piece of one input.
+type Segment struct {
+	Input int         `json:"input"` // index into Plan.Inputs
+	Cut   readers.Cut `json:"cut"`
+	Rows  int64       `json:"rows"`            // -1 where unknown
+	Limit int64       `json:"limit,omitempty"` // records to take; 0 = all
+}
+
+// seal computes the digest.
+func (p *Plan) seal() error {
+	data, err := json.Marshal(struct {
+		Decides Decides
+		Inputs  []Input
+		Shards  []Segments
+		Columns []row.Column
+	}{p.Decides, p.Inputs, p.Shards, p.Columns})
+	if err != nil {
+		return fmt.Errorf("encode the plan: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	p.Digest = hex.EncodeToString(sum[:])
+	return nil
+}
+
+// rows is the number of records of the shards that mine selects; exact is false where some are not counted.
+func (p *Plan) rows(mine Shard) (n int64, exact bool) {
+	exact = true
+	for i, segs := range p.Shards {
+		if !mine.Has(i) {
+			continue
+		}
+		for _, s := range segs {
+			switch {
+			case s.Rows >= 0:
+				n += s.Rows
+			default:
+				exact = false
+			}
+		}
+	}
+	return n, exact
+}
+
+// compare names the first thing that decides results and differs between a stored plan and the present wish.
+func (p *Plan) compare(now *Plan) error {
+	then, err := fields(p.Decides)
+	if err != nil {
+		return err
+	}
+	wish, err := fields(now.Decides)
+	if err != nil {
+		return err
+	}
+	for _, f := range then {
+		for _, g := range wish {
+			if f.name == g.name && !bytes.Equal(f.value, g.value) {
+				return Errorf(BadInput, "give the same value again, write to another --output, or start anew with --overwrite",
+					"the output belongs to a job with another %s: it has %s, now %s", f.name, shorten(f.value), shorten(g.value))
+			}
+		}
+	}
+	seen := map[string]Input{}
+	for _, in := range now.Inputs {
+		seen[in.URL] = in
+	}
+	for _, in := range p.Inputs {
+		switch got, ok := seen[in.URL]; {
+		case !ok:
+			return Errorf(BadInput, "bring it back, or write to another --output", "input %s of the stored plan is not matched any more", in.URL)
+		case got.ETag != in.ETag || got.Size != in.Size:
+			return Errorf(BadInput, "bring the planned version back, or write to another --output", "input %s has changed since the job was planned", in.URL)
+		}
+	}
+	return nil
+}
+
+type field struct {
+	name  string
+	value json.RawMessage
+}
+
+// fields lists the JSON members of a struct; members that are objects are listed by their own members.
+func fields(v any) ([]field, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return members("", data)
+}
+
+func members(prefix string, data []byte) ([]field, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	var out []field
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		name := prefix + fmt.Sprint(key)
+		if len(value) > 0 && value[0] == '{' {
+			sub, err := members(name+".", value)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, sub...)
+			continue
+		}
+		out = append(out, field{name, value})
+	}
+	return out, nil
+}
+
+// shorten keeps a value readable inside a message.
+func shorten(value []byte) string {
+	const most = 80
+	if len(value) <= most {
+		return string(value)
+	}
+	return string(bytes.ToValidUTF8(value[:most], nil)) + "..."
+}

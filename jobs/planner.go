@@ -1,0 +1,363 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/batchmill/batchmill/internal/objstore"
+	"github.com/batchmill/batchmill/internal/row"
+	"github.com/batchmill/batchmill/pipeline"
+	"github.com/batchmill/batchmill/readers"
+)
+
+// planner makes a plan from a specification.
+type planner struct {
+	store *objstore.Store
+	spec  *Spec
+	names []string // columns that templates read
+
+	plan    *Plan
+	schema  *row.Schema     // of the first input
+	sampled map[string]bool // top-level columns seen in any input
+}
+
+const (
+	// schemaSample is how many records of a JSONL file show its columns.
+	schemaSample = 1000
+	// schemaFiles is how many JSONL files are sampled: more would cost requests and hardly ever show another column.
+	schemaFiles = 8
+)
+
+// makePlan expands the inputs, looks at each, and cuts the work into shards.
+func (p *planner) makePlan(ctx context.Context, decides Decides, runID string, now time.Time) error {
+	p.plan = &Plan{Version: planVersion, RunID: runID, Created: now.UTC(), TemplateDate: p.spec.TemplateDate, Decides: decides, Model: p.spec.Model}
+	if p.plan.TemplateDate.IsZero() {
+		p.plan.TemplateDate = p.plan.Created
+	}
+	p.sampled = map[string]bool{}
+	infos, err := p.expand(ctx)
+	if err != nil {
+		return err
+	}
+	var segs Segments
+	for i, info := range infos {
+		more, err := p.input(ctx, i, info)
+		if err != nil {
+			return err
+		}
+		segs = append(segs, more...)
+	}
+	if err := p.checkColumns(); err != nil {
+		return err
+	}
+	format := p.spec.Format
+	if format == "" {
+		format = formatOfName(p.spec.Output)
+	}
+	if format == "" {
+		format = p.plan.Inputs[0].Format
+	}
+	p.plan.Decides.Format = format
+	if p.schema.Format == "jsonl" && format == "parquet" {
+		p.plan.Columns = p.schema.Columns
+	}
+	if segs, err = p.limit(ctx, segs); err != nil {
+		return err
+	}
+	p.plan.Shards = p.group(segs)
+	return p.plan.seal()
+}
+
+// expand lists the inputs once each, in lexical order, and refuses an output that overlaps them.
+func (p *planner) expand(ctx context.Context) ([]objstore.Info, error) {
+	out, err := newLayout(p.spec.Output, p.spec.Format)
+	if err != nil {
+		return nil, err
+	}
+	var all []objstore.Info
+	for _, pattern := range p.spec.Inputs {
+		if base, isPrefix := strings.CutSuffix(pattern, "/"); isPrefix {
+			if url, err := objstore.Normalize(base); err == nil && within(out.shown(), url+"/") {
+				return nil, Errorf(Usage, "choose an --output outside of it", "the output %s lies inside the input %s", out.shown(), pattern)
+			}
+		}
+		infos, err := p.store.Expand(ctx, pattern)
+		if err != nil {
+			return nil, expandError(pattern, err)
+		}
+		all = append(all, infos...)
+	}
+	slices.SortFunc(all, func(a, b objstore.Info) int { return strings.Compare(a.URL, b.URL) })
+	all = slices.CompactFunc(all, func(a, b objstore.Info) bool { return a.URL == b.URL })
+	if len(all) == 0 {
+		return nil, Errorf(NoInput, "files of a known format end in .jsonl, .ndjson, .parquet, with .gz or .zst if compressed", "no input file in %s", strings.Join(p.spec.Inputs, ", "))
+	}
+	for _, info := range all {
+		if info.URL == out.single || out.single == "" && within(info.URL, out.shown()) {
+			return nil, Errorf(Usage, "choose another --output, or a narrower --input", "the input %s lies inside the output %s", info.URL, out.shown())
+		}
+	}
+	return all, nil
+}
+
+// within tells whether a URL lies below a folder (which ends in a slash), or is it.
+func within(url, folder string) bool {
+	return strings.HasPrefix(strings.TrimSuffix(url, "/")+"/", folder)
+}
+
+// input looks at one input: its format, its columns, its cuts.
+func (p *planner) input(ctx context.Context, i int, info objstore.Info) (Segments, error) {
+	obj, err := p.store.Open(ctx, info)
+	if err != nil {
+		return nil, classify(fmt.Errorf("open %s: %w", info.URL, err))
+	}
+	format := p.spec.InputFormat
+	if format == "" {
+		if format, _, err = readers.Detect(ctx, obj); err != nil {
+			return nil, classify(fmt.Errorf("input %s: %w", info.URL, err))
+		}
+	}
+	in := Input{URL: info.URL, Size: info.Size, ETag: info.ETag, Format: format}
+	opts := readers.Options{Format: format, MaxLineBytes: p.spec.MaxLineBytes}
+	if format == "parquet" || i < schemaFiles {
+		s, err := readers.Schema(ctx, obj, opts, schemaSample)
+		if err != nil {
+			return nil, classify(fmt.Errorf("input %s: %w", info.URL, err))
+		}
+		if err := p.addSchema(&in, s); err != nil {
+			return nil, err
+		}
+	}
+	if p.plan.Inputs != nil && p.plan.Inputs[0].Format != format {
+		return nil, Errorf(BadInput, "run each format as a job of its own", "inputs have different formats: %s is %s, %s is %s",
+			p.plan.Inputs[0].URL, p.plan.Inputs[0].Format, info.URL, format)
+	}
+	split := p.spec.SplitBytes
+	if formatOfName(p.spec.Output) != "" && !strings.HasSuffix(p.spec.Output, "/") {
+		split = 1 << 62 // one object is one part
+	}
+	cuts, rows, err := readers.Cuts(ctx, obj, opts, split)
+	var fe *readers.FileError
+	if errors.As(err, &fe) && fe.Truncated && len(cuts) > 0 { // the rows before the cut are good, and one row says that it broke off
+		rows++
+		cuts[len(cuts)-1].Rows++
+	} else if err != nil {
+		return nil, classify(fmt.Errorf("input %s: %w", info.URL, err))
+	}
+	in.Rows = rows
+	p.plan.Inputs = append(p.plan.Inputs, in)
+	segs := make(Segments, 0, len(cuts))
+	for _, c := range cuts {
+		segs = append(segs, Segment{Input: i, Cut: c, Rows: c.Rows})
+	}
+	return segs, nil
+}
+
+// addSchema collects columns and refuses Parquet files whose columns differ, naming the first conflict.
+func (p *planner) addSchema(in *Input, s *row.Schema) error {
+	for _, c := range s.Columns {
+		p.sampled[c.Name] = true
+	}
+	if p.schema == nil {
+		p.schema = s
+		return nil
+	}
+	if s.Format == "jsonl" {
+		mergeColumns(p.schema, s)
+		return nil
+	}
+	for i := range max(len(s.Columns), len(p.schema.Columns)) {
+		var a, b row.Column
+		if i < len(p.schema.Columns) {
+			a = p.schema.Columns[i]
+		}
+		if i < len(s.Columns) {
+			b = s.Columns[i]
+		}
+		if a != b {
+			return Errorf(BadInput, "run files of different schemas as jobs of their own", "inputs have different schemas: column %d is %s in %s and %s in %s",
+				i, describe(a), p.plan.Inputs[0].URL, describe(b), in.URL)
+		}
+	}
+	return nil
+}
+
+func describe(c row.Column) string {
+	if c.Name == "" {
+		return "absent"
+	}
+	return fmt.Sprintf("%q %s", c.Name, c.Type)
+}
+
+// mergeColumns adds the columns of another JSONL sample: a column is text only if it is text in all.
+func mergeColumns(into, s *row.Schema) {
+	for _, c := range s.Columns {
+		i := slices.IndexFunc(into.Columns, func(x row.Column) bool { return x.Name == c.Name })
+		switch {
+		case i < 0:
+			into.Columns = append(into.Columns, c)
+		case into.Columns[i].Type != c.Type:
+			into.Columns[i].Type = "json"
+		}
+	}
+}
+
+// checkColumns refuses templates and flags that name a column which no input has.
+func (p *planner) checkColumns() error {
+	if p.schema == nil || len(p.sampled) == 0 { // empty inputs show no columns
+		return nil
+	}
+	known := make([]string, 0, len(p.sampled))
+	for name := range p.sampled {
+		known = append(known, name)
+	}
+	slices.Sort(known)
+	check := func(name, where string) error {
+		if name == "" || p.sampled[name] {
+			return nil
+		}
+		return Errorf(Usage, "columns there: "+strings.Join(known, ", ")+didYouMean(name, known), "%s names the column %q, which the input does not have", where, name)
+	}
+	for _, n := range p.names {
+		if err := check(n, "the template"); err != nil {
+			return err
+		}
+	}
+	if err := check(p.spec.IDColumn, "--id-column"); err != nil {
+		return err
+	}
+	if err := check(p.spec.TokenIDsColumn, "--token-ids-column"); err != nil {
+		return err
+	}
+	if p.spec.Prompt == "" && p.spec.TokenIDsColumn == "" && !p.sampled[p.spec.PromptColumn] && !p.sampled[p.spec.MessagesColumn] {
+		return check(p.spec.PromptColumn, "--prompt-column (there is no messages column either)")
+	}
+	return nil
+}
+
+// didYouMean suggests a column by spelling.
+func didYouMean(name string, known []string) string {
+	best := Closest(name, known)
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// Closest returns the known name that is most like a misspelt one, "" if none is near.
+func Closest(name string, known []string) string {
+	const far = 3 // edits: beyond it a suggestion is a guess
+	best, dist := "", far
+	for _, k := range known {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(k)); d < dist {
+			best, dist = k, d
+		}
+	}
+	return best
+}
+
+func editDistance(a, b string) int {
+	prev := make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		last := prev[0]
+		prev[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := last
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			last = prev[j]
+			prev[j] = min(cost, prev[j]+1, prev[j-1]+1)
+		}
+	}
+	return prev[len(b)]
+}
+
+// limit cuts the plan to the first rows of the job. Segments whose size is unknown are counted as far as needed.
+func (p *planner) limit(ctx context.Context, segs Segments) (Segments, error) {
+	left := p.spec.Limit
+	if left == 0 {
+		return segs, nil
+	}
+	for i := range segs {
+		if left == 0 {
+			return segs[:i], nil
+		}
+		s := &segs[i]
+		if s.Rows < 0 {
+			n, err := p.countUpTo(ctx, *s, left)
+			if err != nil {
+				return nil, err
+			}
+			if n < left {
+				s.Rows = n
+			}
+		}
+		if s.Rows < 0 || s.Rows > left {
+			s.Limit, s.Rows = left, left
+		}
+		left -= s.Rows
+	}
+	return segs, nil
+}
+
+func (p *planner) countUpTo(ctx context.Context, s Segment, most int64) (int64, error) {
+	probe := &Plan{Inputs: p.plan.Inputs, Shards: []Segments{{s}}}
+	r := newSegmentReader(ctx, p.store, probe, 0, readers.Options{MaxLineBytes: p.spec.MaxLineBytes})
+	defer r.Close()
+	for n := int64(0); n < most; n++ {
+		if _, err := r.Read(); err != nil {
+			if isEOF(err) {
+				return n, nil
+			}
+			return 0, err
+		}
+	}
+	return most, nil
+}
+
+// group joins small segments into shards of up to a quarter of the split size, and everything into one shard where the
+// output is one object.
+func (p *planner) group(segs Segments) []Segments {
+	single := formatOfName(p.spec.Output) != "" && !strings.HasSuffix(p.spec.Output, "/")
+	most := p.spec.SplitBytes / 4
+	var out []Segments
+	size := int64(0)
+	pieces := map[int]int64{} // cuts of an input
+	for _, s := range segs {
+		pieces[s.Input]++
+	}
+	for _, s := range segs {
+		n := p.plan.Inputs[s.Input].Size / pieces[s.Input]
+		if s.Cut.End > 0 {
+			n = s.Cut.End - s.Cut.Start
+		}
+		if len(out) > 0 && (single || size+n <= most) {
+			out[len(out)-1] = append(out[len(out)-1], s)
+			size += n
+			continue
+		}
+		out = append(out, Segments{s})
+		size = n
+	}
+	return out
+}
+
+// columnsOf are the names that the templates of a prompting read.
+func columnsOf(p *pipeline.Prompting) []string {
+	var names []string
+	if p.Prompt != nil {
+		names = append(names, p.Prompt.Names()...)
+	}
+	if p.System != nil {
+		names = append(names, p.System.Names()...)
+	}
+	return names
+}

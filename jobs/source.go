@@ -1,0 +1,112 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/batchmill/batchmill/internal/objstore"
+	"github.com/batchmill/batchmill/internal/row"
+	"github.com/batchmill/batchmill/readers"
+)
+
+// segmentReader reads the records of one shard, segment after segment. A source that breaks off in the middle ends with
+// one record whose error is source_truncated, so that both readings of a shard, for prompts and for carried columns, see
+// the same records.
+type segmentReader struct {
+	ctx   context.Context
+	store *objstore.Store
+	plan  *Plan
+	segs  Segments
+	opts  readers.Options
+
+	cur   readers.Reader
+	seg   Segment // being read
+	taken int64   // records of it
+	next  int64   // row index that would follow
+	line  int64   // line of the last record
+}
+
+func newSegmentReader(ctx context.Context, store *objstore.Store, plan *Plan, shard int, opts readers.Options) *segmentReader {
+	return &segmentReader{ctx: ctx, store: store, plan: plan, segs: plan.Shards[shard], opts: opts}
+}
+
+// Read returns the next record; io.EOF ends the shard. Any other error ends the shard without a part.
+func (s *segmentReader) Read() (*row.Record, error) {
+	for {
+		if s.cur == nil {
+			if len(s.segs) == 0 {
+				return nil, io.EOF
+			}
+			if err := s.open(); err != nil {
+				return nil, err
+			}
+		}
+		if s.seg.Limit > 0 && s.taken >= s.seg.Limit {
+			s.Close()
+			continue
+		}
+		rec, err := s.cur.Read()
+		if err == nil {
+			s.taken++
+			s.next = rec.Row + 1
+			return rec, nil
+		}
+		s.Close()
+		var fe *readers.FileError
+		switch {
+		case errors.Is(err, io.EOF):
+			continue
+		case errors.As(err, &fe) && fe.Truncated:
+			in := s.plan.Inputs[s.seg.Input]
+			return &row.Record{
+				Source: in.URL, Row: s.next, Offset: -1,
+				Err: row.Errorf(row.SourceTruncated, "%s: %v; the rows before are whole. Bring the complete file and run it to a new output", in.URL, fe),
+			}, nil
+		}
+		return nil, classify(err)
+	}
+}
+
+func (s *segmentReader) open() error {
+	s.seg, s.segs = s.segs[0], s.segs[1:]
+	s.taken, s.next = 0, s.seg.Cut.FirstRow
+	in := s.plan.Inputs[s.seg.Input]
+	obj, err := s.store.Open(s.ctx, objstore.Info{URL: in.URL, Size: in.Size, ETag: in.ETag})
+	if err != nil {
+		return classify(fmt.Errorf("open %s: %w", in.URL, err))
+	}
+	opts := s.opts
+	opts.Format = in.Format
+	s.cur, err = readers.Open(s.ctx, obj, s.seg.Cut, opts)
+	if err != nil {
+		return classify(fmt.Errorf("read %s: %w", in.URL, err))
+	}
+	return nil
+}
+
+// Close ends the reading of the present segment.
+func (s *segmentReader) Close() {
+	if s.cur != nil {
+		s.cur.Close()
+		s.cur = nil
+	}
+}
+
+// classify gives errors of readers and stores their kind.
+func classify(err error) error {
+	var known *Error
+	var fe *readers.FileError
+	switch {
+	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &fe):
+		return Errorf(BadInput, "", "%w", err)
+	case errors.Is(err, objstore.ErrChanged):
+		return Errorf(BadInput, "bring the planned version back, or write to another --output", "%w", err)
+	case errors.Is(err, objstore.ErrNotExist), errors.Is(err, objstore.ErrNoMatch):
+		return Errorf(NoInput, "", "%w", err)
+	}
+	return Errorf(StorageIO, "", "%w", err)
+}

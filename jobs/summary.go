@@ -1,0 +1,72 @@
+package jobs
+
+import (
+	"github.com/batchmill/batchmill/internal/row"
+)
+
+// Summary is the last word of a run, as one JSON line under --json. Names are stable. Rows cover this process's shards,
+// earlier commits included; times and throughput this run only. A figure that is undefined is null.
+type Summary struct {
+	Status     string             `json:"status"` // ok, error, interrupted
+	ExitCode   int                `json:"exit_code"`
+	RunID      string             `json:"run_id"`
+	Rows       RowCounts          `json:"rows"`
+	Errors     map[row.Code]int64 `json:"errors"`
+	Tokens     TokenCounts        `json:"tokens"`
+	Time       TimeSummary        `json:"time"`
+	Throughput Throughput         `json:"throughput"`
+	Batch      BatchSummary       `json:"batch"`
+	KV         KVSummary          `json:"kv"`
+	Memory     MemorySummary      `json:"memory"`
+	Output     OutputSummary      `json:"output"`
+	Message    string             `json:"message"`
+}
+
+// TimeSummary gives seconds.
+type TimeSummary struct {
+	Wall   float64 `json:"wall_s"`
+	Load   float64 `json:"load_s"`
+	Engine float64 `json:"engine_s"`
+}
+
+// Throughput is over the time in which the engine ran; decode tokens are all completion tokens.
+type Throughput struct {
+	Prefill *float64 `json:"prefill_tokens_per_s"`
+	Decode  *float64 `json:"decode_tokens_per_s"`
+	Rows    *float64 `json:"rows_per_s"`
+}
+
+// BatchSummary: Fill is the mean share of the token budget that steps used; Waste the share of computed token slots that
+// were padding; Buckets counts prompts by the upper length of their bucket.
+type BatchSummary struct {
+	Steps   int64       `json:"steps"`
+	Fill    *float64    `json:"fill"`
+	Waste   *float64    `json:"waste"`
+	Buckets map[int]int `json:"buckets"`
+}
+
+// KVSummary counts pages of the pool; PeakBytes is the most that was in use.
+type KVSummary struct {
+	Pages     int64 `json:"pages"`
+	PeakBytes int64 `json:"peak_bytes"`
+}
+
+// MemorySummary is the process's peak resident set; null where the system does not tell.
+type MemorySummary struct {
+	PeakRSS *int64 `json:"peak_rss_bytes"`
+}
+
+// OutputSummary says where the parts are.
+type OutputSummary struct {
+	URL   string `json:"url"`
+	Parts int    `json:"parts"`
+}
+
+// ratio is a/b, or nil where it is undefined.
+func ratio(a, b float64) *float64 {
+	if b <= 0 {
+		return nil
+	}
+	r := a / b
+	return &r
+}
