@@ -28,7 +28,10 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := fmt.Sprintf("model %s: %v", e.Ref, e.Err)
+	s := e.Err.Error()
+	if e.Ref != "" {
+		s = "model " + e.Ref + ": " + s
+	}
 	if e.Hint != "" {
 		s += " (" + e.Hint + ")"
 	}
@@ -57,11 +60,19 @@ func withRef(err error, ref string) error {
 	if err == nil || errors.As(err, &e) && e.Ref != "" {
 		return err
 	}
-	if e != nil && err == error(e) {
+	if e == nil {
+		return fmt.Errorf("model %s: %w", ref, err)
+	}
+	if err == error(e) {
 		return &Error{Kind: e.Kind, Ref: ref, Hint: e.Hint, Err: e.Err}
 	}
-	if e != nil {
-		return &Error{Kind: e.Kind, Ref: ref, Hint: e.Hint, Err: err}
+	return &Error{Kind: e.Kind, Ref: ref, Err: err} // its text has the hint already
+}
+
+// also adds a second failure, if there is one, to a first.
+func also(err, second error) error {
+	if second == nil {
+		return err
 	}
-	return fmt.Errorf("model %s: %w", ref, err)
+	return errors.Join(err, second)
 }

@@ -64,13 +64,13 @@ func (c *client) fetch(ctx context.Context, dir string, r remote) (fileRecord, e
 		err = check(part, r, sum)
 	}
 	if KindOf(err) == Damaged {
-		err = errors.Join(err, os.Remove(part))
+		err = also(err, os.Remove(part))
 		if resumed { // what was there before may have been damaged: once more, from the start
 			if _, sum, err = c.fetchPart(ctx, part, r); err == nil {
 				err = check(part, r, sum)
 			}
 			if KindOf(err) == Damaged {
-				err = errors.Join(err, os.Remove(part))
+				err = also(err, os.Remove(part))
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -196,7 +195,7 @@ func (c *client) locatePath(r Ref) (*Snapshot, error) {
 	info, err := os.Stat(r.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		hint := "a path, pypi:NAME==VERSION, hf:ORG/REPO, a URL, or one of: " + aliases()
-		return nil, &Error{Kind: Missing, Hint: hint, Err: fmt.Errorf("no such file or folder: %w", fs.ErrNotExist)}
+		return nil, &Error{Kind: Missing, Hint: hint, Err: &fs.PathError{Op: "find", Path: r.Path, Err: fs.ErrNotExist}}
 	}
 	if err != nil {
 		return nil, failure(Missing, "", "%w", err)

@@ -71,7 +71,7 @@ func choose(names []string, want string, deep bool) (layout, error) {
 		for _, s := range sets {
 			options = append(options, s[0])
 		}
-		return layout{}, failure(Usage, "name one", "it holds several models: %s", few(append(options, folders...)))
+		return layout{}, failure(Usage, "add :FILE to the reference, or give the path of the one you mean", "it holds several models: %s", few(append(options, folders...)))
 	}
 	for _, n := range names {
 		if base := path.Base(n); base == "pytorch_model.bin" || strings.HasPrefix(base, "pytorch_model-") {

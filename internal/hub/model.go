@@ -70,7 +70,7 @@ func (c *client) open(ctx context.Context, r Ref, s *Snapshot) (*Model, error) {
 	if !c.TokenizerOnly {
 		digest, err := c.digest(ctx, r, s)
 		if err != nil {
-			return nil, errors.Join(err, m.Close())
+			return nil, also(err, m.Close())
 		}
 		m.Digest = digest
 	}
@@ -110,13 +110,13 @@ func (m *Model) openWeights(ctx context.Context, s *Snapshot) error {
 		for _, name := range s.layout.gguf {
 			f, err := mmap.Open(s.path(name))
 			if err != nil {
-				return errors.Join(err, closeSources(src))
+				return also(err, closeSources(src))
 			}
 			src = append(src, f)
 		}
 		f, err := gguf.Open(ctx, src...)
 		if err != nil {
-			return errors.Join(err, closeSources(src))
+			return also(err, closeSources(src))
 		}
 		m.GGUF, m.Weights = f, f
 	case s.layout.index != "":

