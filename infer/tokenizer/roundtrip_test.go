@@ -150,6 +150,19 @@ func TestMergesAgainstNaive(t *testing.T) {
 	}
 }
 
+// TestLongWord encodes a megabyte without a place to cut, where a quadratic merge would take hours.
+func TestLongWord(t *testing.T) {
+	for _, name := range []string{"bl_gpt2", "bl_llama3", "sp_never"} {
+		tok := load(t, name)
+		for _, unit := range []string{"a", "é", "th", "=", "<|", "<"} {
+			text := strings.Repeat(unit, 1<<20/len(unit))
+			if got := tok.Decode(encode(t, tok, text, EncodeOptions{}), false); got != text {
+				t.Errorf("%s: a run of %q does not come back", name, unit)
+			}
+		}
+	}
+}
+
 // TestSpaceCut holds merging word by word to merging the whole text.
 func TestSpaceCut(t *testing.T) {
 	for _, name := range []string{"sp_first", "sp_llama2_legacy", "sp_gemma"} {

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"sort"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -143,8 +144,9 @@ func (t *Tokenizer) encodePiece(sc *scratch, s string, offset int, o EncodeOptio
 // spanNumbers returns, for n bytes from offset, the number (from 1) of the literal span that each lies in, 0 for none.
 func spanNumbers(spans []Span, offset, n int) []int32 {
 	prov := make([]int32, n)
-	for k, s := range spans {
-		for i := max(s.Start-offset, 0); i < min(s.End-offset, n); i++ {
+	k := sort.Search(len(spans), func(i int) bool { return spans[i].End > offset })
+	for ; k < len(spans) && spans[k].Start < offset+n; k++ {
+		for i := max(spans[k].Start-offset, 0); i < min(spans[k].End-offset, n); i++ {
 			prov[i] = int32(k + 1)
 		}
 	}
