@@ -237,12 +237,12 @@ func TestSteadyStateAllocations(t *testing.T) {
 
 type silentTokenizer struct{}
 
-func (silentTokenizer) NewDecoder() Decoder        { return silentTokenizer{} }
+func (silentTokenizer) NewDecoder() Decoder { return silentTokenizer{} }
 
 func (silentTokenizer) Token(int32) (string, bool) { return "", false }
 
-func (silentTokenizer) Bytes(int32) []byte         { return nil }
+func (silentTokenizer) Bytes(int32) []byte { return nil }
 
-func (silentTokenizer) Push(int32) string          { return "x" }
+func (silentTokenizer) Push(int32) string { return "x" }
 
-func (silentTokenizer) Flush() string              { return "" }
+func (silentTokenizer) Flush() string { return "" }

@@ -127,7 +127,7 @@ type panicMask struct{}
 
 func (panicMask) Allowed(bits []uint64) { panic("mask") }
 
-func (panicMask) Accept(int32) error    { return nil }
+func (panicMask) Accept(int32) error { return nil }
 
 type letterMask struct{ taken *[]int32 }
 
