@@ -107,7 +107,7 @@ func (c *flatChecker) slot(table uint64, n, size uint64) uint64 {
 		return 0
 	}
 	vtable := uint64(int64(table) - int64(int32(c.u32(table))))
-	if 4+2*n+2 > c.u16(vtable) {
+	if 4+2*n >= c.u16(vtable) { // as the library asks it, also where the vtable's size is odd
 		return 0
 	}
 	offset := c.u16(vtable + 4 + 2*n)
