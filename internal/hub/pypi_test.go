@@ -15,7 +15,7 @@ import (
 )
 
 // wheel builds a wheel of these members, with a right RECORD; change may spoil the record's lines.
-func wheel(t *testing.T, members map[string][]byte, change func(record string) string) []byte {
+func wheel(t testing.TB, members map[string][]byte, change func(record string) string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	z := zip.NewWriter(&buf)
@@ -299,4 +299,41 @@ func TestRealPip(t *testing.T) {
 	m.Close()
 	_, err = Pull(context.Background(), "pypi:some-model==2.0", o)
 	wantError(t, err, Missing, "check name and version")
+}
+
+// FuzzUnpack feeds any bytes as a wheel: whatever comes out lies in the entry's folder and has the hash that is claimed.
+func FuzzUnpack(f *testing.F) {
+	model, err := os.ReadFile(ggufData + "kinds.gguf")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(wheel(f, map[string][]byte{"some_model/a.gguf": model[:64]}, nil))
+	f.Add(wheel(f, map[string][]byte{"m/config.json": []byte("{}"), "m/model.safetensors": model[:64]}, nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		top := t.TempDir()
+		dir := filepath.Join(top, "entry")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c, err := newClient(Options{Dir: top, retryPause: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := c.unpack(context.Background(), Ref{Source: PyPI, Text: "fuzz"}, z, "fuzz.whl", dir)
+		if got := files(t, top); got != "entry" {
+			t.Fatalf("wrote beside the entry: %s", got)
+		}
+		if err != nil {
+			return
+		}
+		for _, r := range records {
+			if data := readFile(t, filepath.Join(dir, r.Name)); sum256(data) != r.SHA256 || int64(len(data)) != r.Size {
+				t.Fatalf("%+v", r)
+			}
+		}
+	})
 }
