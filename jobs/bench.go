@@ -78,7 +78,7 @@ func Bench(ctx context.Context, store *objstore.Store, o BenchOptions) (*BenchRe
 	pages := int64(device.PagesFor(length)) * int64(max(o.Prompts, o.Seqs))
 	meter := &stepMeter{}
 	eng, err := infer.New(infer.Config{
-		Model: l.forwarder(), Tokenizer: b.EngineTokenizer(), BatchTokens: o.BatchTokens, MaxSeqs: max(o.Prompts, o.Seqs), MaxModelLen: length,
+		Model: l.forwarder(), Tokenizer: infer.FromTokenizer(b.Tokenizer), BatchTokens: o.BatchTokens, MaxSeqs: max(o.Prompts, o.Seqs), MaxModelLen: length,
 		KVMemory: pages * l.config.KVBytesPerPage, Threads: o.Threads, Events: infer.Events{OnStep: meter.step},
 	})
 	if err != nil {

@@ -355,9 +355,11 @@ func (r *runState) loadEngine(ctx context.Context) error {
 	kv := j.spec.KVMemory
 	if kv == 0 {
 		kv = defaultKVMemory()
+	} else if free, ok := availableMemory(); ok && kv > free {
+		return Errorf(Config, "lower --kv-memory, or leave it out for a share of what is free", "not enough memory for KV pages: --kv-memory asks for %d bytes, %d are available", kv, free)
 	}
 	r.engine, err = infer.New(infer.Config{
-		Model: r.loaded.forwarder(), Tokenizer: j.bundle.EngineTokenizer(), BatchTokens: j.spec.BatchTokens, MaxSeqs: j.spec.MaxSeqs,
+		Model: r.loaded.forwarder(), Tokenizer: infer.FromTokenizer(j.bundle.Tokenizer), BatchTokens: j.spec.BatchTokens, MaxSeqs: j.spec.MaxSeqs,
 		KVMemory: kv, EOS: j.bundle.EndTokens(r.loaded.config), MaxModelLen: j.maxLen(), Threads: j.spec.Threads,
 		Events: infer.Events{OnStep: func(infer.StepStats) { r.step() }},
 	})

@@ -107,7 +107,6 @@ func failed(prep *Preparer, rec *row.Record, id *string, rerr *row.Error) *row.R
 
 // result joins a completion with its unit.
 func result(u *Unit, c *infer.Completion, o Options) *row.Result {
-	times := c.Times
 	res := &row.Result{
 		Key:              u.Key,
 		CustomID:         u.CustomID,
@@ -116,10 +115,12 @@ func result(u *Unit, c *infer.Completion, o Options) *row.Result {
 		PromptTokens:     int32(c.PromptTokens),
 		CachedTokens:     int32(c.CachedTokens),
 		CompletionTokens: int32(c.CompletionTokens),
-		Times:            &times,
 		Attempts:         int32(c.Attempts),
 		Seed:             u.Request.Seed,
 		Logprobs:         c.Logprobs,
+	}
+	if c.Attempts > 0 { // a row that was refused before its first step has no times
+		res.Times = &c.Times
 	}
 	if c.HasStop {
 		res.StopReason = &c.StopReason

@@ -82,6 +82,7 @@ func (w *window) push(ctx context.Context, u *Unit) error {
 			if len(w.next) == 0 {
 				w.first = time.Now()
 			}
+			u.Request.Entered = time.Now() // the wait in the window is part of the row's queue time
 			w.next = append(w.next, u)
 			w.bytes += u.bytes()
 			w.stats.Buckets[bucket(len(u.Request.Tokens))]++

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/batchmill/batchmill/infer"
 	"github.com/batchmill/batchmill/infer/chat"
 	"github.com/batchmill/batchmill/infer/device"
 	"github.com/batchmill/batchmill/infer/model"
@@ -152,14 +151,6 @@ func (b *Bundle) EndTokens(c model.Config) []int32 {
 	slices.Sort(ends)
 	return slices.Compact(ends)
 }
-
-// EngineTokenizer adapts the tokenizer to the engine, which leaves special tokens out of texts.
-func (b *Bundle) EngineTokenizer() infer.Tokenizer { return engineTokenizer{b.Tokenizer} }
-
-type engineTokenizer struct{ *tokenizer.Tokenizer }
-
-// NewDecoder implements infer.Tokenizer.
-func (t engineTokenizer) NewDecoder() infer.Decoder { return t.Tokenizer.NewDecoder(true) }
 
 // Files, Bytes and Tensors describe what the reference stands for on this machine.
 func (b *Bundle) Files() []string { return b.hub.Files }
