@@ -129,6 +129,10 @@ func parseNumber(s string) (any, error) {
 	return f, nil
 }
 
+// ReplaceLoneSurrogates returns a copy of JSON text in which \uD800..\uDFFF escapes without a partner are \ufffd, so
+// that every parser takes it; the length stays. ok is false, and the copy of no use, where there was none.
+func ReplaceLoneSurrogates(data []byte) (fixed []byte, ok bool) { return replaceLoneSurrogates(data) }
+
 // replaceLoneSurrogates rewrites \uD800..\uDFFF escapes without a partner to \ufffd. It reports whether there was one.
 func replaceLoneSurrogates(data []byte) ([]byte, bool) {
 	out, changed := bytes.Clone(data), false
