@@ -178,7 +178,7 @@ func parsePreTokenizer(v jsontext.Value, depth int) (stages []preStage, byteLeve
 func (p *part) metaspace() (preStage, error) {
 	s := preStage{replaceSpaces: true, prefix: metaspace}
 	if p.Replacement != "" && p.Replacement != metaspace {
-		return s, fmt.Errorf("Metaspace with replacement %q is not supported", p.Replacement)
+		return s, fmt.Errorf("replacement %q of Metaspace is not supported", p.Replacement)
 	}
 	scheme, err := p.scheme()
 	if err != nil {
@@ -228,7 +228,7 @@ func (p *part) splitter() (splitter, error) {
 	behaviors := map[string]splitBehavior{"Isolated": isolated, "MergedWithPrevious": mergedWithPrevious, "MergedWithNext": mergedWithNext, "Contiguous": contiguous}
 	b, ok := behaviors[p.Behavior]
 	if !ok || p.Invert {
-		return nil, fmt.Errorf("Split at %q with behavior %q, invert %t is not supported", at, p.Behavior, p.Invert)
+		return nil, fmt.Errorf("splitting at %q with behavior %q, invert %t is not supported", at, p.Behavior, p.Invert)
 	}
 	return textSplit{at, b}, nil
 }
@@ -382,7 +382,7 @@ func appendDecoder(list []decoderSpec, v jsontext.Value, fused *bool, depth int)
 	case "Strip":
 		c, n := utf8.DecodeRuneInString(p.Content)
 		if n == 0 || n != len(p.Content) || p.Start < 0 || p.Stop < 0 {
-			return nil, fmt.Errorf("Strip of %q, %d, %d is not supported", p.Content, p.Start, p.Stop)
+			return nil, fmt.Errorf("stripping %q, %d at the start and %d at the end, is not supported", p.Content, p.Start, p.Stop)
 		}
 		return append(list, stripDecoder{c: c, left: p.Start, right: p.Stop, fused: *fused}), nil
 	}
