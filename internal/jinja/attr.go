@@ -160,7 +160,7 @@ func (e *exec) char(s string, lit []Span, i int64) (any, bool) {
 	if i < 0 || i >= n {
 		return nil, false
 	}
-	from := byteAt(s, int(i))
+	from := e.byteAt(s, int(i))
 	return substring(s, lit, from, from+runeLen(s[from:])), true
 }
 
@@ -172,6 +172,11 @@ func (e *exec) runes(s string) int {
 }
 
 // byteAt is the byte offset of the i-th character, or the length.
+func (e *exec) byteAt(s string, i int) int {
+	e.step(min(i, len(s)) / charsPerStep)
+	return byteAt(s, i)
+}
+
 func byteAt(s string, i int) int {
 	at := 0
 	for ; i > 0 && at < len(s); i-- {
@@ -233,9 +238,8 @@ func (e *exec) slice(v, lo, hi, step any) any {
 		if by == 1 {
 			i, j := from, max(from, to)
 			if n != len(s) {
-				e.scan(len(s))
-				i = byteAt(s, from)
-				j = i + byteAt(s[i:], max(0, to-from))
+				i = e.byteAt(s, from)
+				j = i + e.byteAt(s[i:], max(0, to-from))
 			}
 			return substring(s, lit, i, j)
 		}

@@ -170,6 +170,7 @@ func (e *exec) order(a, b any) (c int, ok bool) {
 	e.step(1)
 	if s, _, isS := asString(a); isS {
 		if t, _, isS := asString(b); isS {
+			e.scan(min(len(s), len(t)))
 			return strings.Compare(s, t), true
 		}
 	}

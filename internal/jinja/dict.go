@@ -45,8 +45,10 @@ func (e *exec) key(v any) hashKey {
 		}
 		return hashKey{kind: 'f', n: math.Float64bits(v)}
 	case string:
+		e.scan(len(v))
 		return hashKey{kind: 's', s: v}
 	case *Text:
+		e.scan(len(v.S))
 		return hashKey{kind: 's', s: v.S}
 	case tuple:
 		return e.tupleKey(v)

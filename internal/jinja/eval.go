@@ -225,6 +225,7 @@ func (e *exec) join(parts []any) any {
 		spans += len(lit)
 	}
 	e.build(n)
+	e.buildCells(spans)
 	b := builder{buf: make([]byte, 0, n), lit: make([]Span, 0, spans)}
 	for _, p := range parts {
 		s, lit, _ := asString(p)

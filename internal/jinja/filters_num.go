@@ -38,7 +38,7 @@ func floatFilter(e *exec, v any, c call) any {
 		return e.toFloat(n)
 	case string, *Text:
 		s, _, _ := asString(n)
-		e.scan(len(s))
+		e.step(len(s))
 		if f, ok := parseFloat(s); ok {
 			return f
 		}
@@ -67,7 +67,7 @@ func intFilter(e *exec, v any, c call) any {
 		return e.truncate(n)
 	case string, *Text:
 		s, _, _ := asString(n)
-		e.scan(len(s))
+		e.step(len(s))
 		if i, ok := parseInt(s, base); ok {
 			return i
 		}

@@ -72,7 +72,7 @@ func indent(e *exec, v any, c call) any {
 		by = strings.Repeat(" ", n)
 	}
 	first, blank := c.flag(e, 1, false), c.flag(e, 2, false)
-	e.step(len(s) / 8)
+	e.step(len(s) / charsPerStep)
 	lines := splitLines(s)
 	if s == "" || lines[len(lines)-1][1] < lines[len(lines)-1][2] { // a newline at the end opens one more line
 		lines = append(lines, [3]int{len(s), len(s), len(s)})
@@ -159,7 +159,7 @@ func truncateText(e *exec, v any, c call) any {
 	if e.runes(s) <= length+leeway {
 		return makeString(s, lit)
 	}
-	cut := byteAt(s, length-endLen)
+	cut := e.byteAt(s, length-endLen)
 	if !killwords {
 		if i := strings.LastIndexByte(s[:cut], ' '); i >= 0 {
 			cut = i
@@ -251,7 +251,7 @@ func isWord(r rune) bool {
 
 func wordCount(e *exec, v any, _ call) any {
 	s, _ := e.toText(v)
-	e.step(len(s) / 8)
+	e.step(len(s) / charsPerStep)
 	return int64(len(strings.FieldsFunc(s, func(r rune) bool { return !isWord(r) })))
 }
 

@@ -205,7 +205,7 @@ type fieldFormat struct {
 // putField writes a text padded to the width and, for strings, cut to the precision.
 func (e *exec) putField(b *builder, f fieldFormat, s string, lit []Span) {
 	if f.precision >= 0 && e.runes(s) > f.precision {
-		cut, cutLit, _ := asString(substring(s, lit, 0, byteAt(s, f.precision)))
+		cut, cutLit, _ := asString(substring(s, lit, 0, e.byteAt(s, f.precision)))
 		s, lit = cut, cutLit
 	}
 	n := f.width - e.runes(s)

@@ -161,4 +161,3 @@ func checkSpans(t testing.TB, got Text) {
 		last = s.End
 	}
 }
-

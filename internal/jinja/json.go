@@ -193,6 +193,7 @@ func (w *jsonWriter) dict(d any) {
 
 func (w *jsonWriter) str(s string) {
 	w.e.build(len(s) + 2)
+	before := len(w.buf)
 	w.buf = append(w.buf, '"')
 	from := 0
 	for i := 0; i < len(s); {
@@ -222,6 +223,7 @@ func (w *jsonWriter) str(s string) {
 	}
 	w.buf = append(w.buf, s[from:]...)
 	w.buf = append(w.buf, '"')
+	w.e.build(len(w.buf) - before - len(s) - 2) // what the escapes came to; at most sixfold
 }
 
 func appendEscape(b []byte, c byte) []byte {

@@ -56,6 +56,8 @@ const (
 	clockSteps = 4096
 	// bytesPerStep makes an operation on a long string cost as much as the nodes that could be evaluated meanwhile.
 	bytesPerStep = 64
+	// charsPerStep is the same for operations that look at every character by itself.
+	charsPerStep = 4
 	// cellBytes is what one list element is charged: an interface value.
 	cellBytes = 16
 )

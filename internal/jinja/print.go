@@ -95,7 +95,10 @@ func (p *printer) str(s string, repr bool) {
 		return
 	}
 	p.e.build(len(s))
+	p.e.step(len(s) / charsPerStep)
+	before := len(p.buf)
 	p.buf = appendRepr(p.buf, s)
+	p.e.build(len(p.buf) - before - len(s)) // what the escapes came to; at most fourfold
 }
 
 func (p *printer) list(open string, items []any, end string) {

@@ -118,12 +118,18 @@ func splitLines(s string) (lines [][3]int) {
 	return lines
 }
 
+// mapping charges an operation on every character of s.
+func (e *exec) mapping(s string) {
+	e.build(3 * len(s)) // a character grows at most threefold
+	e.step(len(s) / charsPerStep)
+}
+
 // textOp makes a method or filter from a function of the string alone; what it makes keeps its provenance stretch by
 // stretch.
 func textOp(f func(string) string) func(e *exec, self any, c call) any {
 	return func(e *exec, self any, _ call) any {
 		s, lit := e.toText(self)
-		e.build(3 * len(s)) // a character grows at most threefold
+		e.mapping(s)
 		return mapped(s, lit, f)
 	}
 }
@@ -132,7 +138,7 @@ func textOp(f func(string) string) func(e *exec, self any, c call) any {
 func wholeOp(f func(string) string) func(e *exec, self any, c call) any {
 	return func(e *exec, self any, _ call) any {
 		s, lit := e.toText(self)
-		e.build(3 * len(s))
+		e.mapping(s)
 		return likeWhole(f(s), wholly(s, lit))
 	}
 }
@@ -141,7 +147,7 @@ func wholeOp(f func(string) string) func(e *exec, self any, c call) any {
 func predicate(f func(r rune) bool) func(e *exec, self any, c call) any {
 	return func(e *exec, self any, _ call) any {
 		s, _ := e.toText(self)
-		e.scan(len(s))
+		e.step(len(s) / charsPerStep)
 		for _, r := range s {
 			if !f(r) {
 				return false
@@ -155,7 +161,7 @@ func predicate(f func(r rune) bool) func(e *exec, self any, c call) any {
 func caseTest(is, other func(r rune) bool) func(e *exec, self any, c call) any {
 	return func(e *exec, self any, _ call) any {
 		s, _ := e.toText(self)
-		e.scan(len(s))
+		e.step(len(s) / charsPerStep)
 		found := false
 		for _, r := range s {
 			if other(r) || unicode.IsTitle(r) {
@@ -175,12 +181,9 @@ func isDigitRune(r rune) bool {
 func strip(left, right bool) func(e *exec, self any, c call) any {
 	return func(e *exec, self any, c call) any {
 		s, lit := e.toText(self)
-		e.scan(len(s))
 		in := isSpace
 		if c.has(0) && c.p[0] != nil {
-			set := e.wantString(c.p[0], "argument of "+c.name)
-			e.scan(len(set))
-			in = func(r rune) bool { return strings.ContainsRune(set, r) }
+			in = e.runeSet(e.wantString(c.p[0], "argument of "+c.name))
 		}
 		i, j := 0, len(s)
 		if left {
@@ -189,15 +192,31 @@ func strip(left, right bool) func(e *exec, self any, c call) any {
 		if right {
 			j = i + len(strings.TrimRightFunc(s[i:], in))
 		}
+		e.step((i + len(s) - j) / charsPerStep)
 		return substring(s, lit, i, j)
 	}
+}
+
+// runeSet tells whether a character is one of a string's.
+func (e *exec) runeSet(set string) func(rune) bool {
+	const small = 16
+	if len(set) <= small {
+		return func(r rune) bool { return strings.ContainsRune(set, r) }
+	}
+	e.build(len(set))
+	e.step(len(set))
+	m := map[rune]bool{}
+	for _, r := range set {
+		m[r] = true
+	}
+	return func(r rune) bool { return m[r] }
 }
 
 // split is str.split and str.rsplit.
 func split(fromRight bool) func(e *exec, self any, c call) any {
 	return func(e *exec, self any, c call) any {
 		s, lit := e.toText(self)
-		e.scan(len(s))
+		e.step(len(s) / charsPerStep)
 		most := c.num(e, 1, -1)
 		if most < 0 {
 			most = len(s) + 1

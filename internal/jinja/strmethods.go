@@ -71,7 +71,7 @@ var stringMethods = map[string]*builtin{
 
 func strSplitLines(e *exec, self any, c call) any {
 	s, lit := e.toText(self)
-	e.step(len(s) / 8)
+	e.step(len(s) / charsPerStep)
 	lines := splitLines(s)
 	e.buildCells(3 * len(lines))
 	out := make([]any, len(lines))
@@ -116,8 +116,8 @@ func (e *exec) window(s string, start, end any) (i, j, first int, ok bool) {
 	if st := orNone(start); st != nil && e.wantInt(st, "start") > n {
 		return 0, 0, 0, false
 	}
-	i = byteAt(s, from)
-	return i, i + byteAt(s[i:], max(0, to-from)), from, from <= to
+	i = e.byteAt(s, from)
+	return i, i + e.byteAt(s[i:], max(0, to-from)), from, from <= to
 }
 
 func affix(has func(s, part string) bool) func(e *exec, self any, c call) any {
@@ -130,7 +130,9 @@ func affix(has func(s, part string) bool) func(e *exec, self any, c call) any {
 		}
 		for _, p := range parts {
 			e.step(1)
-			if part := e.wantString(p, "argument of "+c.name); ok && has(s[i:j], part) {
+			part := e.wantString(p, "argument of "+c.name)
+			e.scan(min(len(part), len(s)))
+			if ok && has(s[i:j], part) {
 				return true
 			}
 		}
