@@ -3,6 +3,7 @@ package writers
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -16,13 +17,27 @@ import (
 // fixed_size_list, time zones), but only if it names exactly the file's columns.
 const arrowSchemaKey = "ARROW:schema"
 
-type arrowSchema struct{ *arrow.Schema }
+type arrowSchema struct {
+	*arrow.Schema
+	narrow map[decimalPlace]uint32 // decimals of 32 and 64 bits, which the library does not know and holds as 256
+}
+
+const wideDecimal = 256
 
 // decodeArrowSchema returns nil for what is not a schema, or has types that the library does not know: readers then see
 // Parquet's types, which hold the same values.
 func decodeArrowSchema(value string) (s *arrowSchema) {
 	raw, err := base64.StdEncoding.DecodeString(value)
-	if err != nil || checkSchemaMessage(raw) != nil {
+	if err != nil {
+		return nil
+	}
+	narrow := make(map[decimalPlace]uint32)
+	if err := walkSchemaMessage(raw, func(place decimalPlace, width []byte) {
+		if n := binary.LittleEndian.Uint32(width); n == 32 || n == 64 {
+			narrow[place] = n
+			binary.LittleEndian.PutUint32(width, wideDecimal)
+		}
+	}); err != nil {
 		return nil
 	}
 	defer func() {
@@ -38,7 +53,7 @@ func decodeArrowSchema(value string) (s *arrowSchema) {
 	if r.Schema() == nil {
 		return nil
 	}
-	return &arrowSchema{r.Schema()}
+	return &arrowSchema{r.Schema(), narrow}
 }
 
 // fits tells whether the schema names the given columns, in their order.
@@ -94,9 +109,10 @@ func (s *arrowSchema) extend(keep func(string) bool, prefix string, own []*Colum
 		}
 	}()
 	var fields []arrow.Field
-	for _, f := range s.Fields() {
+	var from []int // the source's columns that they are
+	for i, f := range s.Fields() {
 		if keep(f.Name) {
-			fields = append(fields, f)
+			fields, from = append(fields, f), append(from, i)
 		}
 	}
 	for _, c := range own {
@@ -106,6 +122,17 @@ func (s *arrowSchema) extend(keep func(string) bool, prefix string, own []*Colum
 	var buf bytes.Buffer
 	w := ipc.NewWriter(&buf, ipc.WithSchema(arrow.NewSchema(fields, &meta)))
 	if err := w.Close(); err != nil {
+		return "", fmt.Errorf("encode Arrow schema: %w", err)
+	}
+	err = walkSchemaMessage(buf.Bytes(), func(place decimalPlace, width []byte) {
+		if place.column < len(from) {
+			place.column = from[place.column]
+			if n, ok := s.narrow[place]; ok && binary.LittleEndian.Uint32(width) == wideDecimal {
+				binary.LittleEndian.PutUint32(width, n)
+			}
+		}
+	})
+	if err != nil {
 		return "", fmt.Errorf("encode Arrow schema: %w", err)
 	}
 	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil

@@ -17,7 +17,11 @@ var errArrowSchema = errors.New("ARROW:schema is malformed or too large")
 
 // checkSchemaMessage walks what decoding an encapsulated IPC schema message allocates for: fields, children, metadata and
 // type ids. Everything else the decoder reads in place.
-func checkSchemaMessage(raw []byte) error {
+func checkSchemaMessage(raw []byte) error { return walkSchemaMessage(raw, nil) }
+
+// walkSchemaMessage is checkSchemaMessage that shows the bit widths of decimals on the way: decimal gets the bytes of
+// every one that is spelled out, and may change them in raw.
+func walkSchemaMessage(raw []byte, decimal func(place decimalPlace, width []byte)) error {
 	if len(raw) < 8 {
 		return errArrowSchema
 	}
@@ -28,7 +32,7 @@ func checkSchemaMessage(raw []byte) error {
 	if size < 4 || uint64(size) > uint64(len(body)) {
 		return errArrowSchema
 	}
-	c := flatChecker{buf: body[:size]}
+	c := flatChecker{buf: body[:size], decimal: decimal}
 	message := c.table(uint64(c.u32(0)))
 	if at := c.slot(message, 3, 8); at != 0 && c.u64(at) != 0 { // bodyLength
 		return errArrowSchema
@@ -52,7 +56,13 @@ type flatChecker struct {
 	bad     bool
 	tables  int
 	strings uint64
+	decimal func(decimalPlace, []byte)
+	place   decimalPlace
 }
+
+// decimalPlace names a decimal in a schema: the top-level column that it belongs to, and how many decimals came before it
+// there.
+type decimalPlace struct{ column, nth int }
 
 func (c *flatChecker) in(at, n uint64) bool {
 	if at > uint64(len(c.buf)) || n > uint64(len(c.buf))-at {
@@ -153,21 +163,39 @@ func (c *flatChecker) fields(table, n uint64, depth int) {
 	}
 	start, length := c.vector(table, n, 4)
 	for i := uint64(0); i < length && !c.bad; i++ {
+		if depth == 0 {
+			c.place = decimalPlace{column: int(i)}
+		}
 		at := start + 4*i
 		field := c.table(at + uint64(c.u32(at)))
 		c.text(field, 0)
-		if kind := c.ref(field, 3); c.isUnion(field) {
+		kind := c.ref(field, 3)
+		switch c.tag(field) {
+		case tagUnion:
 			c.vector(kind, 1, 4) // type ids
+		case tagDecimal:
+			if at := c.slot(kind, 2, 4); at != 0 && c.decimal != nil {
+				c.decimal(c.place, c.buf[at:at+4])
+			}
+			c.place.nth++
 		}
 		c.fields(field, 5, depth+1)
 		c.metadata(field, 6)
 	}
 }
 
-// isUnion reads the field's type tag: Union is 14 in Schema.fbs.
-func (c *flatChecker) isUnion(field uint64) bool {
+// Type tags of Schema.fbs.
+const (
+	tagDecimal = 7
+	tagUnion   = 14
+)
+
+func (c *flatChecker) tag(field uint64) byte {
 	at := c.slot(field, 2, 1)
-	return at != 0 && c.buf[at] == 14
+	if at == 0 {
+		return 0
+	}
+	return c.buf[at]
 }
 
 func (c *flatChecker) metadata(table, n uint64) {

@@ -47,7 +47,8 @@ type parquetWriter struct {
 
 	cells *jsonCells // a JSONL source
 
-	groupBytes, groupLimit int64
+	groupBytes, groupLimit int64   // bytes of values in the open row group, and where it ends
+	pageBytes              []int64 // per leaf: the same since we last ended its page
 }
 
 func newParquet(w io.Writer, cfg Config) (*parquetWriter, error) {
@@ -87,6 +88,7 @@ func newParquet(w io.Writer, cfg Config) (*parquetWriter, error) {
 	if len(root.fields) == 0 {
 		return nil, errors.New("the output has no columns: name some with --columns or --output-columns")
 	}
+	p.pageBytes = make([]int64, p.leaf+len(own))
 	page := pageBytes
 	if p.leaf > wideColumns {
 		page = pageBytesWide
@@ -141,20 +143,37 @@ func (p *parquetWriter) write(rec *row.Record, res *row.Result) (err error) {
 		p.digest.cell(c, v)
 		leaf++
 	}
-	for i := range p.row {
-		v := &p.row[i]
-		p.groupBytes += 8
-		if k := v.Kind(); k == parquet.ByteArray || k == parquet.FixedLenByteArray {
-			p.groupBytes += int64(len(v.ByteArray()))
-		}
-	}
 	if _, err := p.pw.WriteRows([]parquet.Row{p.row}); err != nil {
 		return err
 	}
-	clear(p.row) // the values point into the record
 	p.digest.endRow()
+	return p.endRow()
+}
+
+// endRow counts the row's bytes, and ends pages and row groups that are large enough.
+func (p *parquetWriter) endRow() error {
+	for i := range p.row {
+		v := &p.row[i]
+		size := int64(8)
+		if k := v.Kind(); k == parquet.ByteArray || k == parquet.FixedLenByteArray {
+			size += int64(len(v.ByteArray()))
+		}
+		p.groupBytes += size
+		// A page of dictionary indexes is full after 65,536 values only, and the library looks at the dictionary's size
+		// when it ends a page: end one for every dictionaryBytes of values, so that a column of documents is not one
+		// dictionary as large as the row group.
+		c := v.Column()
+		if p.pageBytes[c] += size; p.pageBytes[c] >= dictionaryBytes {
+			p.pageBytes[c] = 0
+			if err := p.pw.ColumnWriters()[c].Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	clear(p.row) // the values point into the record
 	if p.groupBytes >= p.groupLimit {
 		p.groupBytes = 0
+		clear(p.pageBytes)
 		return p.pw.Flush()
 	}
 	return nil

@@ -147,7 +147,7 @@ func cellsOf(rows []parquet.Row) []any {
 }
 
 var fixtures = []string{"types.parquet", "types_v2.parquet", "types_plain.parquet", "encodings.parquet", "field_ids.parquet",
-	"int96.parquet", "empty.parquet", "pandas.parquet", "duckdb.parquet"}
+	"int96.parquet", "empty.parquet", "pandas.parquet", "newer.parquet", "duckdb.parquet"}
 
 // TestPassThrough reads back what was written, with the library that wrote it.
 func TestPassThrough(t *testing.T) {

@@ -101,6 +101,18 @@ def main():
     write("field_ids.parquet", t.select(["zid", "struct"]).cast(ids))
     write("int96.parquet", t.select(["zid", "ts_us_local"]), use_deprecated_int96_timestamps=True)
     write("empty.parquet", t.slice(0, 0))
+    # Types that came to Arrow later than the Go library that decodes the schema.
+    d = decimal.Decimal
+    narrow = pa.array([d(i - 7).scaleb(-2) for i in range(N)], pa.decimal32(5, 2))
+    write("newer.parquet", pa.table({
+        "zid": t.column("lstr"), "d128": t.column("dec18"), "d32": narrow,
+        "s": pa.StructArray.from_arrays([narrow.cast(pa.decimal128(9, 2)), narrow.cast(pa.decimal64(12, 3))], ["a", "b"]),
+        "view": pa.array([f"v{i}" for i in range(N)], pa.string_view()),
+        "lv": pa.array([list(range(i % 3)) for i in range(N)], pa.list_view(pa.int64())),
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"%016d" % i for i in range(N)], pa.binary(16))),
+        "json": pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(['{"a":%d}' % i for i in range(N)])),
+        "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([i % 2 for i in range(N)], pa.int8())),
+    }))
     pandas = t.select(["zid", "i64", "dict"]).to_pandas().set_index("zid")
     pq.write_table(pa.Table.from_pandas(pandas), os.path.join(HERE, "pandas.parquet"))
     con = duckdb.connect()
