@@ -233,10 +233,20 @@ func (p *planner) checkColumns() error {
 	if err := check(p.spec.TokenIDsColumn, "--token-ids-column"); err != nil {
 		return err
 	}
-	if p.spec.Prompt == "" && p.spec.TokenIDsColumn == "" && !p.sampled[p.spec.PromptColumn] && !p.sampled[p.spec.MessagesColumn] {
+	if p.spec.Prompt == "" && p.spec.TokenIDsColumn == "" && !p.sampled[p.spec.PromptColumn] && !p.sampled[p.spec.MessagesColumn] && !p.batchShape() {
 		return check(p.spec.PromptColumn, "--prompt-column (there is no messages column either)")
 	}
 	return nil
+}
+
+// batchShape tells whether the input has the columns of OpenAI's batch requests.
+func (p *planner) batchShape() bool {
+	for _, name := range readers.OpenAIColumns {
+		if !p.sampled[name] {
+			return false
+		}
+	}
+	return true
 }
 
 // didYouMean suggests a column by spelling.

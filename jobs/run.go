@@ -93,6 +93,7 @@ func Prepare(ctx context.Context, spec Spec, store *objstore.Store, ev Events) (
 		return nil, err
 	}
 	j.plan, j.schema = p.plan, p.schema
+	j.prompt.Batch = p.batchShape()
 	return j, j.lay()
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/batchmill/batchmill/internal/jinja"
 	"github.com/batchmill/batchmill/internal/ordered"
 	"github.com/batchmill/batchmill/internal/row"
+	"github.com/batchmill/batchmill/readers"
 )
 
 // Tokenizer is what the preparer needs of a tokenizer.
@@ -33,6 +34,7 @@ type Prompting struct {
 	TokenIDsColumn string // a list of ids, used as it is; "" = none; wins over all
 	IDColumn       string // the user's id; "" = none
 
+	Batch  bool           // rows may have the shape of OpenAI's batch requests
 	Raw    bool           // no chat template
 	Chat   *chat.Template // nil: the model has none, prompts are used as they are
 	Kwargs map[string]any // further variables of the chat template
@@ -87,6 +89,11 @@ func (p *Prompting) Columns() []string {
 	} else if p.Prompt == nil {
 		add(p.PromptColumn)
 		add(p.MessagesColumn)
+		if p.Batch {
+			for _, name := range readers.OpenAIColumns {
+				add(name)
+			}
+		}
 	}
 	add(p.IDColumn)
 	add(seedField)
@@ -112,29 +119,42 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 			return nil, nil, rerr
 		}
 	}
-	ids, rerr := p.tokens(rec)
+	ask := &request{params: p.Params, samples: p.Samples}
+	batch := p.Batch && p.Prompt == nil && p.TokenIDsColumn == "" && readers.IsOpenAI(rec)
+	if batch {
+		if ask, rerr = p.openAI(rec); rerr != nil {
+			return nil, id, rerr
+		}
+		if id == nil {
+			id = &ask.id
+		}
+	}
+	ids, rerr := p.tokens(rec, ask, batch)
 	if rerr != nil {
 		return nil, id, rerr
 	}
 	if len(ids) == 0 {
 		return nil, id, p.at(rec, row.EmptyPrompt, "the prompt has no tokens at all; fill it or leave the row out")
 	}
-	params := p.Params
 	if p.check != nil {
-		if e := p.check(len(ids), &params); e != nil {
+		if e := p.check(len(ids), &ask.params); e != nil {
 			return nil, id, p.at(rec, e.Code, "%s", e.Message)
 		}
 	}
-	own, hasSeed := rec.Fields[seedField].(int64)
-	for s := range p.Samples {
+	if own, ok := rec.Fields[seedField].(int64); ok {
+		ask.seed = &own
+	}
+	for s := range ask.samples {
 		seed := UnitSeed(p.Seed, id, rec.Row, s)
-		if hasSeed && s == 0 {
-			seed = own
+		if ask.seed != nil && s == 0 {
+			seed = *ask.seed
+		} else if ask.seed != nil {
+			seed = UnitSeed(*ask.seed, id, rec.Row, s)
 		}
 		units = append(units, &Unit{
 			Key:      row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: s},
 			CustomID: id,
-			Request:  infer.Request{Tokens: ids, Params: params, Seed: seed},
+			Request:  infer.Request{Tokens: ids, Params: ask.params, Seed: seed},
 		})
 	}
 	return units, id, nil
@@ -161,11 +181,18 @@ func (p *Preparer) id(rec *row.Record) (*string, *row.Error) {
 	return &s, nil
 }
 
-func (p *Preparer) tokens(rec *row.Record) ([]int32, *row.Error) {
+func (p *Preparer) tokens(rec *row.Record, ask *request, batch bool) ([]int32, *row.Error) {
 	if p.TokenIDsColumn != "" {
 		return p.givenIDs(rec)
 	}
-	text, chatted, rerr := p.render(rec)
+	var text jinja.Text
+	var chatted bool
+	var rerr *row.Error
+	if batch {
+		text, chatted, rerr = p.openAIText(rec, ask)
+	} else {
+		text, chatted, rerr = p.render(rec)
+	}
 	if rerr != nil {
 		return nil, rerr
 	}
@@ -223,13 +250,18 @@ func (p *Preparer) render(rec *row.Record) (text jinja.Text, chatted bool, rerr 
 		}
 		messages = append([]any{ordered.MapOf("role", "system", "content", t)}, messages...)
 	}
+	return p.chat(rec, messages)
+}
+
+// chat renders messages with the chat template, ready for the model's turn.
+func (p *Preparer) chat(rec *row.Record, messages []any) (jinja.Text, bool, *row.Error) {
 	out, err := p.Chat.Render(messages, nil, true, p.Kwargs)
 	if err != nil {
 		var re *row.Error
 		if errors.As(err, &re) {
-			return text, true, p.at(rec, re.Code, "%s", re.Message)
+			return out, true, p.at(rec, re.Code, "%s", re.Message)
 		}
-		return text, true, p.at(rec, row.TemplateError, "chat template: %v", err)
+		return out, true, p.at(rec, row.TemplateError, "chat template: %v", err)
 	}
 	return out, true, nil
 }
