@@ -46,14 +46,18 @@ func (a *attendTask) do(worker, item int) {
 	step := r.k.stripBytes()
 	for p := a.oldest(firstPos) / page; p <= lastPos/page; p++ {
 		keys, values := c.page(a.layer, seq.Pages[p], head)
-		r.k.tile(t.rows, c.kdim/lanes, ptr(w.q, 0), ptr(keys, 0), ptr(w.scores, 0), page*4, page*4, 0)
+		next := keys // fetched while the values are used, as the values are while the keys are used
+		if p < lastPos/page {
+			next, _ = c.page(a.layer, seq.Pages[p+1], head)
+		}
+		r.k.tile(t.rows, c.kdim/lanes, ptr(w.q, 0), ptr(keys, 0), ptr(w.scores, 0), page*4, page*4, 0, address(values, 0), cacheLine)
 		if (p+1)*page > firstPos+1 || p*page < a.oldest(lastPos) {
 			a.mask(w, t, seq.Past-p*page, group)
 		}
 		r.k.softmax(t.rows, ptr(w.scores, 0), ptr(w.probs, 0), unsafe.Pointer(&w.state), a.p.Scale, step)
 		r.k.scaleRows(t.rows, c.vdim/lanes, ptr(w.acc, 0), c.vdim*4, unsafe.Pointer(&w.state[0].alpha))
 		for col := 0; col < c.vdim; col += panelCols {
-			r.k.tile(t.rows, page/lanes, ptr(w.probs, 0), ptr(values, col), ptr(w.acc, col), c.vdim*4, c.vdim*4, 1)
+			r.k.tile(t.rows, page/lanes, ptr(w.probs, 0), ptr(values, col), ptr(w.acc, col), c.vdim*4, c.vdim*4, 1, address(next, col*page), cacheLine)
 		}
 	}
 	a.store(w, t, seq, head, group)

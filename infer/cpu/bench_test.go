@@ -16,7 +16,7 @@ func BenchmarkTile(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dx32", kn.name, rows), func(b *testing.B) {
 				x, w, c := aligned(k*kn.strip), aligned(k*panelCols), aligned(kn.strip*panelCols)
 				for b.Loop() {
-					kn.tile(rows, k/lanes, ptr(x, 0), ptr(w, 0), ptr(c, 0), panelCols*4, panelCols*4, 0)
+					kn.tile(rows, k/lanes, ptr(x, 0), ptr(w, 0), ptr(c, 0), panelCols*4, panelCols*4, 0, address(w, 0), 64)
 				}
 				b.ReportMetric(float64(2*k*rows*panelCols*b.N)/b.Elapsed().Seconds()/1e9, "Gop/s")
 			})

@@ -10,8 +10,9 @@ import (
 // cache holds keys and values in float32. For each layer, page and KV head: keys transposed [kdim][32 tokens], then values
 // [32 tokens][vdim], where kdim and vdim are headDim rounded up to whole blocks and panels.
 //
-// A page is cleared when its first token is written, so that slots beyond a sequence's end hold zeros and never the
-// remains of another sequence, which could be NaN.
+// The values of a page are cleared when its first token is written: slots beyond a sequence's end have probability 0, but
+// the remains of another sequence could be NaN, and 0 times NaN is NaN. Keys need no clearing, since scores of slots beyond
+// the end are replaced.
 type cache struct {
 	shape      device.CacheShape
 	kdim, vdim int
@@ -72,13 +73,12 @@ func (c *cache) page(layer int, page int32, head int) (k, v []float32) {
 	return u[:n], u[n:]
 }
 
-// CopyPage copies the first tokens of a page.
+// CopyPage copies the first tokens of a page and clears the values of the rest.
 func (c *cache) CopyPage(dst, src int32, tokens int) {
 	for l := range c.layers {
 		for h := range c.shape.KVHeads {
 			dk, dv := c.page(l, dst, h)
 			sk, sv := c.page(l, src, h)
-			clear(dk)
 			clear(dv)
 			for i := range c.kdim {
 				copy(dk[i*device.PageTokens:][:tokens], sk[i*device.PageTokens:][:tokens])

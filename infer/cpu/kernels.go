@@ -19,7 +19,7 @@ type state struct{ max, sum, alpha, _ float32 }
 type kernels struct {
 	name       string
 	strip      int // token rows of a tile
-	tile       func(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int)
+	tile       func(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int, ahead uintptr, step int)
 	addRows    func(rows int, dst, src unsafe.Pointer, ldd int)
 	sumSquares func(blocks int, x unsafe.Pointer) float32
 	normRow    func(blocks int, dst, x, w unsafe.Pointer, scale float32, step int)
@@ -57,6 +57,9 @@ func pick(name string) (*kernels, error) {
 
 // ptr is the address of the i-th value.
 func ptr(s []float32, i int) unsafe.Pointer { return unsafe.Pointer(&s[i]) }
+
+// address is ptr as a number, for what is only fetched ahead: it may be beyond the end of s, where no pointer may point.
+func address(s []float32, i int) uintptr { return uintptr(unsafe.Pointer(&s[0])) + uintptr(4*i) }
 
 // roundUp rounds n up to a multiple of m.
 func roundUp(n, m int) int { return (n + m - 1) / m * m }

@@ -31,10 +31,10 @@ func available() []*kernels {
 }
 
 //go:noescape
-func tileAVX512(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int)
+func tileAVX512(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int, ahead uintptr, step int)
 
 //go:noescape
-func tileAVX2(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int)
+func tileAVX2(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int, ahead uintptr, step int)
 
 //go:noescape
 func addRowsAVX512(rows int, dst, src unsafe.Pointer, ldd int)

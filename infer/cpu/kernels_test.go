@@ -69,10 +69,10 @@ func TestTileEqualsPortable(t *testing.T) {
 					c := random(r, rows*ldc, 1)
 					want := aligned(len(c))
 					copy(want, c)
-					k.tile(rows, blocks, ptr(restrip(a, maxStrip, k.strip, rows, blocks), 0), ptr(b, 0), ptr(c, 0), ldb*4, ldc*4, add)
+					k.tile(rows, blocks, ptr(restrip(a, maxStrip, k.strip, rows, blocks), 0), ptr(b, 0), ptr(c, 0), ldb*4, ldc*4, add, 0, 0)
 					for first := 0; first < rows; first += portableStrip {
 						n := min(portableStrip, rows-first)
-						tileGo(n, blocks, ptr(restrip(a[first*lanes:], maxStrip, portableStrip, n, blocks), 0), ptr(b, 0), ptr(want, first*ldc), ldb*4, ldc*4, add)
+						tileGo(n, blocks, ptr(restrip(a[first*lanes:], maxStrip, portableStrip, n, blocks), 0), ptr(b, 0), ptr(want, first*ldc), ldb*4, ldc*4, add, 0, 0)
 					}
 					same(t, "tile", c, want)
 				}

@@ -23,7 +23,7 @@ func at(p unsafe.Pointer, bytes, n int) []float32 { return floats(unsafe.Add(p, 
 
 // tileGo: C[rows][32] (+)= A x B, one chain of FMAs an element. A is [blocks][strip][16], B rows are ldb bytes apart, C rows
 // ldc bytes. add != 0 continues from C.
-func tileGo(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int) {
+func tileGo(rows, blocks int, a, b, c unsafe.Pointer, ldb, ldc, add int, _ uintptr, _ int) {
 	for r := range rows {
 		out := at(c, r*ldc, panelCols)
 		if add == 0 {

@@ -55,7 +55,6 @@ func (w *writeTask) do(worker, item int) {
 	for h := range r.shape.KVHeads {
 		keys, values := c.page(w.layer, s.page, h)
 		if s.slot == 0 {
-			clear(keys)
 			clear(values)
 		}
 		for i := range s.n {

@@ -98,7 +98,7 @@ type CacheShape struct {
 type Cache interface {
 	Pages() int
 	Bytes() int64
-	// CopyPage copies the first tokens of page src to page dst in all layers; the rest of dst is cleared.
+	// CopyPage copies the first tokens of page src to page dst in all layers; what dst held before is gone.
 	CopyPage(dst, src int32, tokens int)
 	Close() error
 }

@@ -106,6 +106,7 @@ func newSequence(t testing.TB, m *Model, tokens int) *sequence {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.Close() })
 	s := &sequence{t: t, m: m, cache: c}
 	for i := range n { // in an order of their own, so that a mix-up of page numbers shows
 		s.pages = append(s.pages, int32((i*7+3)%(n+2)))

@@ -52,6 +52,7 @@ func mixed(t *testing.T, m *Model, all [][]int32, seed uint64, maxChunk int) [][
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer cache.Close()
 	poison(t, m, cache)
 	free := r.Perm(total + 3)
 	pages := make([][]int32, len(all))
@@ -144,7 +145,7 @@ func TestBatchInvariance(t *testing.T) {
 				if isa == "portable" && (testing.Short() || name != "llama" && name != "mistral" && name != "qwen3") {
 					continue // slow, and the others add nothing to these three
 				}
-				for _, threads := range []int{1, 2, 5} {
+				for _, threads := range []int{1, 3} {
 					m := load(t, src, newDevice(t, cpu.Config{Threads: threads, ISA: isa}), Options{})
 					for seed, chunk := range []int{1, 7, 200} {
 						if isa == "portable" && chunk != 7 {
@@ -199,7 +200,8 @@ func TestCopyPage(t *testing.T) {
 	m.CopyPage(s.cache, s.pages[4], s.pages[1], shared%device.PageTokens)
 	s.pages = []int32{s.pages[0], s.pages[4], s.pages[2], s.pages[3]}
 	s.past = shared
-	got := s.step(ids[shared:], true)
+	got := s.step(ids[shared:shared+3], true) // the rest of the page keeps what it was given
+	got = append(got, s.step(ids[shared+3:], true)...)
 	for i := range got {
 		sameBits(t, fmt.Sprintf("token %d", shared+i), got[i], want[shared+i])
 	}
