@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/batchmill/batchmill/internal/row"
@@ -13,14 +14,15 @@ import (
 
 // deadLetters writes one line for each unit that failed, and nothing for others: the original record, whole, with
 // "_error" and "_seed" behind its members, so that the file is the input of another run as it is. A record that could
-// not be parsed, or that holds bytes which JSON cannot, becomes {"_raw_base64", "_error"}: the record's own bytes, or for
-// a Parquet row its JSON text with bytes as base64.
+// not be parsed, that has members of these names itself, or that holds bytes which JSON cannot, becomes {"_raw_base64",
+// "_error"}: the record's own bytes, or for a Parquet row its JSON text with bytes as base64.
 type deadLetters struct {
 	out    *bufio.Writer
 	openai bool
 	tree   *tree // of a Parquet source
 	rows   *rowJSON
 	binary []bool // leaves of the source whose values are bytes
+	wrap   bool   // the source has columns with reserved names
 	stats  Stats
 
 	line    []byte
@@ -42,7 +44,8 @@ func NewDeadLetters(w io.Writer, cfg Config) (Writer, error) {
 	if d.tree, err = newTree(cfg.Source); err != nil {
 		return nil, err
 	}
-	d.rows = newRowJSON(d.tree.keep(func(name string) bool { return !reserved(name) }))
+	d.rows = newRowJSON(d.tree.top)
+	d.wrap = slices.ContainsFunc(d.tree.top, func(n *node) bool { return reserved(n.name) })
 	for _, n := range d.tree.leaves {
 		d.binary = append(d.binary, leafTextOf(n).binary)
 	}
@@ -79,7 +82,7 @@ func (d *deadLetters) letter(rec *row.Record, res *row.Result) error {
 			d.errorAndSeed(res)
 			return nil
 		}
-		raw, d.line = cells, d.line[:0]
+		raw = cells
 	case parquet.Row:
 		if d.rows == nil {
 			return fmt.Errorf("carried cells are a Parquet row, but the source's schema is missing")
@@ -92,7 +95,7 @@ func (d *deadLetters) letter(rec *row.Record, res *row.Result) error {
 		if err != nil {
 			return err
 		}
-		if !d.holdsBytes(cells) {
+		if !d.wrap && !d.holdsBytes(cells) {
 			d.errorAndSeed(res)
 			return nil
 		}
@@ -108,32 +111,19 @@ func (d *deadLetters) letter(rec *row.Record, res *row.Result) error {
 	return nil
 }
 
-// splice copies the record up to its closing brace, without the members of an earlier dead letter. It reports false for
-// what is not an object.
+// splice copies the record up to its closing brace. It reports false for what is not an object, or has a reserved member.
 func (d *deadLetters) splice(text []byte) bool {
 	members, closing, err := scanMembers(text, d.members[:0])
 	if d.members = members; err != nil {
 		return false
 	}
-	kept := members[:0]
 	for _, m := range members {
 		var name []byte
-		if name, d.name = memberName(text, m, d.name); !reserved(string(name)) {
-			kept = append(kept, m)
+		if name, d.name = memberName(text, m, d.name); reserved(string(name)) {
+			return false
 		}
 	}
-	if len(kept) == len(members) {
-		d.line = append(d.line, text[:closing]...)
-	} else {
-		d.line = append(d.line, '{')
-		for i, m := range kept {
-			if i > 0 {
-				d.line = append(d.line, ',')
-			}
-			d.line = append(d.line, text[m.name:m.end]...)
-		}
-	}
-	d.members = kept
+	d.line = append(d.line, text[:closing]...)
 	oneLine(d.line)
 	return true
 }

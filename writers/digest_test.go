@@ -27,7 +27,8 @@ func TestDigestAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.Logprobs, c.cfg.TokenIDs, c.cfg.Provenance = true, true, testProvenance
 			data, stats := writePart(t, c.cfg, c.cells)
-			part, next := (*row.Schema)(nil), records()
+			var part *row.Schema
+			var next func() (*row.Record, error)
 			if c.cfg.Format == Parquet {
 				x := readParquet(t, data)
 				part, next = x.schema, records(cellsOf(x.rows)...)

@@ -166,7 +166,8 @@ func appendError(dst []byte, res *row.Result) []byte {
 	return append(dst, '}')
 }
 
-// reservedMembers are the members that a dead letter adds. Readers take them off again.
+// reservedMembers are the members that a dead letter adds. Readers take them off again: a record that still has one has
+// it from its user.
 var reservedMembers = []string{"_error", "_seed", "_raw_base64"}
 
 func reserved(name string) bool { return slices.Contains(reservedMembers, name) }

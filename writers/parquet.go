@@ -30,7 +30,7 @@ type parquetWriter struct {
 	own    []*Column
 	out    *bufio.Writer
 	tail   *tailWriter
-	pw     *parquet.Writer
+	pw     *parquet.GenericWriter[any]
 	leaf   int // first leaf column of ours
 	digest *digester
 	stats  Stats
@@ -105,11 +105,11 @@ func newParquet(w io.Writer, cfg Config) (*parquetWriter, error) {
 		parquet.PageBufferSize(page),
 		parquet.WriteBufferSize(0), // none, so that tailWriter sees where the last row group ends
 	}
-	if _, err := parquet.NewWriterConfig(options...); err != nil { // NewWriter would panic
+	if _, err := parquet.NewWriterConfig(options...); err != nil { // NewGenericWriter would panic
 		return nil, fmt.Errorf("configure Parquet output: %w", err)
 	}
 	// The options again, not that config: merged as one option, its false and 0 would turn into defaults.
-	p.pw = parquet.NewWriter(p.tail, options...)
+	p.pw = parquet.NewGenericWriter[any](p.tail, options...)
 	return p, p.setMetadata()
 }
 
