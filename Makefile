@@ -34,7 +34,7 @@ TEST_ENV = BATCHMILL_TEST_MODEL='$(MODEL)' BATCHMILL_TEST_PYTHON='$(VENV_PYTHON)
 GO_TEST = set -o pipefail; $(TEST_ENV) $(GO) test -json -timeout 20m
 COUNT = $(GO) run ./internal/tools/testsum
 
-.PHONY: help build install demo test race e2e lint fmt cross fuzz bench peers generate tools model clean
+.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench peers generate tools model clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1|\2/' | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
@@ -56,6 +56,9 @@ race: ## run the tests under the race detector, without the long ones
 
 e2e: tools model ## run the whole program on real files, a real model and a real S3 server
 	@$(GO_TEST) -count=1 $(TESTFLAGS) ./internal/e2e/... ./cmd/... | $(COUNT)
+
+million: ## run a million rows through a tiny model and print the memory that it took
+	@$(TEST_ENV) BATCHMILL_TEST_ROWS=1000000 $(GO) test -count=1 -v -timeout 60m -run 'TestMemoryIsBounded' ./internal/e2e
 
 lint: fmt cross ## gofmt, vet and staticcheck, and a build for every platform
 	$(GO) vet ./...
