@@ -168,10 +168,21 @@ func (a *configApplier) scalar(key string, n ast.Node) (string, error) {
 		return n.Value, nil
 	case *ast.LiteralNode:
 		return n.Value.Value, nil
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+	case *ast.IntegerNode:
+		return decimal(n.GetToken().Value), nil
+	case *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, nil
 	}
 	return "", a.fail(n, "quote it if it is text", "%q takes a value, not %s", key, n.Type())
+}
+
+// decimal drops leading zeros, which flags would take for a sign of octal.
+func decimal(s string) string {
+	digits := strings.TrimLeft(s, "0")
+	if digits == "" || strings.Trim(s, "0123456789") != "" {
+		return s
+	}
+	return digits
 }
 
 func (a *configApplier) fail(n ast.Node, hint, format string, args ...any) error {

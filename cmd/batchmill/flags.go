@@ -25,7 +25,7 @@ func text(name, usage, value string, aliases ...string) cli.Flag {
 }
 
 func list(name, usage string) cli.Flag {
-	return &cli.StringSliceFlag{Name: name, Usage: usage + " (repeats)", EnvVars: env(name)}
+	return &cli.StringSliceFlag{Name: name, Usage: usage + " (repeats)", EnvVars: env(name), KeepSpace: true}
 }
 
 func whole(name, usage string, value int64, aliases ...string) cli.Flag {

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,7 +17,8 @@ func planCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "plan",
 		Usage: "say what a run would do: rows, tokens, memory, shards; no model is run and nothing is written",
-		Flags: append(jobFlags(), whole("sample", "rows to tokenise for the estimate; 0 = all", jobs.DefaultEstimateRows)),
+		Flags: append(jobFlags(), whole("sample", "rows to tokenise for the estimate; 0 = all", jobs.DefaultEstimateRows),
+			toggle("show-config", "print every value with where it comes from, and plan nothing")),
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -22,6 +26,9 @@ func planCommand() *cli.Command {
 			spec, err := specOf(c)
 			if err != nil {
 				return err
+			}
+			if c.Bool("show-config") {
+				return showConfig(c)
 			}
 			store := objstore.New(objstore.Options{})
 			defer store.Close()
@@ -76,4 +83,40 @@ func bytesText(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+// showConfig prints every value of a job with its origin: flag, environment, file or default.
+func showConfig(c *cli.Context) error {
+	placed := map[string]string{}
+	for key, flag := range yamlKeys {
+		if old, ok := placed[flag]; !ok || key < old {
+			placed[flag] = key
+		}
+	}
+	t := table{header: []string{"FLAG", "VALUE", "FROM", "IN A JOB FILE"}, widest: 60}
+	for _, f := range jobFlags() {
+		name := f.Names()[0]
+		from := "default"
+		switch {
+		case onCommandLine(f):
+			from = "flag"
+		case os.Getenv(env(name)[0]) != "":
+			from = env(name)[0]
+		case c.IsSet(name):
+			from = c.String("config")
+		}
+		t.add("--"+name, fmt.Sprint(c.Value(name)), from, placed[name])
+	}
+	return t.print(c.App.Writer)
+}
+
+// onCommandLine tells whether a flag was written out.
+func onCommandLine(f cli.Flag) bool {
+	for _, arg := range os.Args[1:] {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && slices.Contains(f.Names(), name) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/batchmill/batchmill/jobs"
+)
+
+// specFrom parses a command line up to the specification.
+func specFrom(t *testing.T, args ...string) (jobs.Spec, error) {
+	t.Helper()
+	var spec jobs.Spec
+	app := newApp(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
+	for _, c := range app.Commands {
+		if c.Name == "run" {
+			c.Action = func(c *cli.Context) (err error) {
+				spec, err = specOf(c)
+				return err
+			}
+		}
+	}
+	err := app.RunContext(context.Background(), append([]string{"batchmill", "run"}, args...))
+	return spec, err
+}
+
+func jobFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "job.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestJobFile(t *testing.T) {
+	file := jobFile(t, `
+model: hf:Qwen/Qwen3-0.6B
+input:  {urls: ["s3://bucket/in/*.jsonl.zst", "a,b.jsonl"], columns: [id, text]}
+output: {url: s3://bucket/out/, format: parquet}
+prompt: {system: "You are terse.", user: "Translate: {{ text }}", chat_template_kwargs: {enable_thinking: false}}
+sampling: {max_tokens: 010, temperature: 0.7, top_p: 0.9, seed: 7, stop: ["\n\n", "END"], n: 2}
+limits: {kv_memory: 8GiB}
+`)
+	t.Setenv("BATCHMILL_TOP_P", "0.5")
+	s, err := specFrom(t, "--config", file, "--seed", "9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case s.Model != "hf:Qwen/Qwen3-0.6B", len(s.Inputs) != 2, s.Inputs[1] != "a,b.jsonl", len(s.Columns) != 2, s.Format != "parquet",
+		s.System != "You are terse.", s.Params.MaxTokens != 10, s.Params.Temperature != 0.7, len(s.Params.Stop) != 2, s.Samples != 2,
+		s.KVMemory != 8<<30, s.ChatTemplateKwargs["enable_thinking"] != false:
+		t.Errorf("the file was read as %+v", s)
+	case s.Seed != 9:
+		t.Errorf("seed %d: a flag wins over the file", s.Seed)
+	case s.Params.TopP != 0.5:
+		t.Errorf("top_p %g: the environment wins over the file", s.Params.TopP)
+	}
+}
+
+func TestJobFileMistakesAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"modle: x":                        `:1:1: unknown key "modle"`,
+		"input:\n  url: x":                "did you mean \"input.urls\"?",
+		"sampling:\n  top_k: 1.5":         ":2:",
+		"sampling: {top_k: many}":         "top_k",
+		"model: [a, b]":                   "one value",
+		"model: {a: b}":                   "not a group",
+		"- a":                             "keys and values",
+		"model: a\n---\nmodel: b":         "2 documents",
+		"model: a\nmodel: b":              "model",
+		"sampling: {temperature: 0.1":     "job.yaml",
+		"limits: {kv_memory: lots}":       "not a size",
+		"sampling: {stop: [\"\"]}":        "empty --stop",
+		"prompt: {template_date: spring}": "not a date",
+	} {
+		_, err := specFrom(t, "--config", jobFile(t, text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want a message with %q", text, err, want)
+			continue
+		}
+		if k := jobs.KindOf(err); k != jobs.Config && k != jobs.Usage {
+			t.Errorf("%q: kind %d", text, k)
+		}
+	}
+}
+
+// TestEveryFlagHasAPlaceInTheFile: what a flag can say, a job file can say.
+func TestEveryFlagHasAPlaceInTheFile(t *testing.T) {
+	placed := map[string]bool{"config": true, "overwrite": true, "shard": true} // of one run, not of a job
+	for _, flag := range yamlKeys {
+		placed[flag] = true
+	}
+	known := map[string]bool{}
+	for _, f := range jobFlags() {
+		known[f.Names()[0]] = true
+		if !placed[f.Names()[0]] {
+			t.Errorf("--%s has no place in a job file", f.Names()[0])
+		}
+	}
+	for key, flag := range yamlKeys {
+		if !known[flag] {
+			t.Errorf("%s stands for --%s, which does not exist", key, flag)
+		}
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"run", "--frobnicate"}, 64, "frobnicate"},
+		{[]string{"run", "-n", "3"}, 64, "--samples"},
+		{[]string{"run", "input.jsonl"}, 64, "quote globs"},
+		{[]string{"run", "input.jsonl", "--json"}, 64, "before arguments"},
+		{[]string{"inspect", "x.jsonl", "--rows", "3"}, 64, "before arguments"},
+		{[]string{"run"}, 64, "--model"},
+		{[]string{"run", "--max-tokens", "0"}, 64, "--max-tokens"},
+		{[]string{"run", "--shard", "4/4"}, 64, "out of range"},
+		{[]string{"run", "--top-p", "2"}, 64, "top_p"},
+		{[]string{"run", "--kv-memory", "12 apples"}, 64, "not a size"},
+		{[]string{"run", "--prompt-file", "/nonexistent/file"}, 66, "prompt-file"},
+		{[]string{"run", "--chat-template-kwargs", "[1]"}, 64, "not a JSON object"},
+		{[]string{"nonsense"}, 64, "nonsense"},
+		{[]string{"models", "pull"}, 64, "name one model"},
+		{[]string{"tokenize"}, 64, "no model"},
+		{[]string{"version"}, 0, ""},
+	} {
+		var out, errs bytes.Buffer
+		code := execute(context.Background(), append([]string{"batchmill"}, c.args...), strings.NewReader(""), &out, &errs)
+		if code != c.code || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%v: exit %d, want %d; stderr %q, want %q in it", c.args, code, c.code, errs.String(), c.want)
+		}
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]int64{"1": 1, "2KiB": 2048, "1.5 MiB": 3 << 19, "3gb": 3e9, "7B": 7} {
+		if got, err := parseSize(text); err != nil || got != want {
+			t.Errorf("parseSize(%q) = %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "-1", "x", "1XB", "NaN", "1e30GiB", "0"} {
+		if got, err := parseSize(text); err == nil {
+			t.Errorf("parseSize(%q) = %d, want an error", text, got)
+		}
+	}
+}
+
+func TestTablesDoNotDriveTheTerminal(t *testing.T) {
+	tab := table{header: []string{"A", "B"}, widest: 10}
+	tab.add("x\x1b[2J\ny", "a very long cell indeed")
+	var b bytes.Buffer
+	if err := tab.print(&b); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.String(); strings.ContainsAny(s, "\x1b\r") || !strings.Contains(s, "a very lo…") || strings.Count(s, "\n") != 2 {
+		t.Errorf("printed %q", s)
+	}
+}
