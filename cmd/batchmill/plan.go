@@ -105,7 +105,11 @@ func showConfig(c *cli.Context) error {
 		case c.IsSet(name):
 			from = c.String("config")
 		}
-		t.add("--"+name, fmt.Sprint(c.Value(name)), from, placed[name])
+		value := fmt.Sprint(c.Value(name))
+		if _, many := f.(*cli.StringSliceFlag); many {
+			value = strings.Join(c.StringSlice(name), " ")
+		}
+		t.add("--"+name, value, from, placed[name])
 	}
 	return t.print(c.App.Writer)
 }
