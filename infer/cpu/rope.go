@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"math"
-
 	"github.com/batchmill/batchmill/infer/device"
 )
 
@@ -29,7 +27,7 @@ func (a *anglesTask) do(_, item int) {
 		for tok := s.token; tok < s.token+s.n; tok++ {
 			pos := float64(a.r.batch.Positions[tok])
 			for j, f := range t.rope.InvFreq {
-				sin, cos := math.Sincos(pos * f)
+				sin, cos := sincos(float64(pos * f))
 				t.cos[tok*h+j] = float32(cos * t.rope.Scale)
 				t.sin[tok*h+j] = float32(sin * t.rope.Scale)
 			}

@@ -28,6 +28,7 @@ const (
 	maxLayers    = 1 << 12
 	maxVocab     = 1 << 24
 	maxPositions = 1 << 30
+	maxTheta     = 1e15
 )
 
 // check refuses numbers that no model has, before anything is sized by them.
@@ -56,7 +57,7 @@ func (h *hparams) check() error {
 	if h.rope.dim < 2 || h.rope.dim > h.headDim || h.rope.dim%2 != 0 {
 		return fmt.Errorf("read model description: rotary embedding of %d values in heads of %d", h.rope.dim, h.headDim)
 	}
-	if !(h.rope.theta > 1) {
+	if !(h.rope.theta > 1 && h.rope.theta < maxTheta) {
 		return fmt.Errorf("read model description: rope theta is %g", h.rope.theta)
 	}
 	return nil

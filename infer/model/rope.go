@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"math/big"
 
 	"github.com/batchmill/batchmill/infer/device"
 )
@@ -49,12 +50,11 @@ func (r *ropeParams) check() error {
 // divided (GGUF's rope_freqs.weight, which carries Llama 3's scaling).
 func (r *ropeParams) table(divide []float32) (*device.Rope, error) {
 	t := &device.Rope{InvFreq: make([]float64, r.dim/2), Scale: 1}
+	// Products are converted before they are added, here and below: fused on some machines, they would give others bits.
 	if divide != nil && len(divide) != len(t.InvFreq) {
 		return nil, fmt.Errorf("read rope_freqs.weight: %d factors, want %d", len(divide), len(t.InvFreq))
 	}
-	for i := range t.InvFreq {
-		t.InvFreq[i] = math.Pow(r.theta, -2*float64(i)/float64(r.dim))
-	}
+	rootPowers(t.InvFreq, r.theta)
 	switch r.kind {
 	case "linear":
 		for i := range t.InvFreq {
@@ -87,7 +87,7 @@ func (r *ropeParams) llama3(freq float64) float64 {
 		return freq / r.factor
 	}
 	smooth := (n/wave - r.lowFreq) / (r.highFreq - r.lowFreq)
-	return (1-smooth)*freq/r.factor + smooth*freq
+	return float64((1-smooth)*freq/r.factor) + float64(smooth*freq)
 }
 
 // yarn blends interpolated and original frequencies by the number of turns within the original context, and scales cosine
@@ -114,13 +114,13 @@ func (r *ropeParams) yarn(t *device.Rope) {
 	}
 	for i, f := range t.InvFreq {
 		ramp := min(1, max(0, (float64(i)-low)/(high-low)))
-		t.InvFreq[i] = f/r.factor*ramp + f*(1-ramp)
+		t.InvFreq[i] = float64(f/r.factor*ramp) + float64(f*(1-ramp))
 	}
 	scale := func(m float64) float64 {
 		if r.factor <= 1 {
 			return 1
 		}
-		return 0.1*m*math.Log(r.factor) + 1
+		return float64(0.1*m*math.Log(r.factor)) + 1
 	}
 	switch {
 	case r.attention != nil:
@@ -132,5 +132,32 @@ func (r *ropeParams) yarn(t *device.Rope) {
 	}
 	if r.ggufAttention > 0 {
 		t.Scale *= r.ggufAttention
+	}
+}
+
+// rootPowers sets f[i] = theta^(-i/len(f)), rounded once from a much higher precision: math.Pow may differ in the last bit
+// between machines.
+func rootPowers(f []float64, theta float64) {
+	const precision = 200
+	n := len(f)
+	number := func(x float64) *big.Float { return new(big.Float).SetPrec(precision).SetFloat64(x) }
+	root := number(math.Pow(theta, 1/float64(n)))
+	for range 4 { // Newton's steps from 50 good bits double them each time
+		below := number(1) // root^(n-1)
+		square := new(big.Float).Set(root)
+		for e := n - 1; e > 0; e >>= 1 {
+			if e&1 == 1 {
+				below.Mul(below, square)
+			}
+			square.Mul(square, square)
+		}
+		over := new(big.Float).Mul(below, root)
+		over.Sub(over, number(theta))
+		root.Sub(root, over.Quo(over, below.Mul(below, number(float64(n)))))
+	}
+	power := number(1)
+	for i := range f {
+		f[i], _ = power.Float64()
+		power.Quo(power, root)
 	}
 }
