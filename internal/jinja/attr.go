@@ -247,7 +247,8 @@ func (e *exec) slice(v, lo, hi, step any) any {
 	case *undefined:
 		e.undefinedUse(v)
 	}
-	return &undefined{msg: "'" + typeName(v) + " object' cannot be sliced"}
+	e.fail("'" + typeName(v) + "' object cannot be sliced")
+	return nil
 }
 
 func (e *exec) sliceItems(items []any, lo, hi, step any) []any {

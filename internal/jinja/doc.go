@@ -18,5 +18,6 @@
 // immutable, as in the sandbox that the usual chat templates are written for; only namespace objects have state.
 //
 // What differs from Jinja2: no files (include, import, extends, block), no automatic escaping and hence no Markup
-// type, no random, urlize, pprint and xmlattr filters.
+// type, no random, urlize, pprint and xmlattr filters. Filters that are generators in Python (map, select, batch, ...)
+// can be read once here too, but work when they are called, so that an error in an item nobody reads shows as well.
 package jinja

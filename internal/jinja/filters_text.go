@@ -60,6 +60,7 @@ func formatFilter(e *exec, v any, c call) any {
 
 // indent puts blanks before each line but the first, and not before empty lines.
 func indent(e *exec, v any, c call) any {
+	e.wantString(v, "value for "+c.name)
 	s, lit := e.toText(v)
 	by, byLit := "", []Span(nil)
 	if c.has(0) && isString(c.p[0]) {
@@ -143,6 +144,10 @@ func titleWords(s string) string {
 }
 
 func truncateText(e *exec, v any, c call) any {
+	if n, ok := e.length(v); ok && !isString(v) && n <= c.num(e, 0, 255)+c.num(e, 3, 5) {
+		return v
+	}
+	e.wantString(v, "value for "+c.name)
 	s, lit := e.toText(v)
 	length, killwords, leeway := c.num(e, 0, 255), c.flag(e, 1, false), c.num(e, 3, 5)
 	end, endLit := "...", []Span(nil)
@@ -257,6 +262,7 @@ func wordCount(e *exec, v any, _ call) any {
 
 // wordWrap breaks lines at blanks and behind hyphens so that none is longer than the width.
 func wordWrap(e *exec, v any, c call) any {
+	e.wantString(v, "value for "+c.name)
 	s, lit := e.toText(v)
 	width, long, hyphens := c.num(e, 0, 79), c.flag(e, 1, true), c.flag(e, 3, true)
 	nl, nlLit := "\n", []Span(nil)

@@ -8,108 +8,150 @@ import (
 	"unicode/utf8"
 )
 
-// percent is Python's "format % values": values is a tuple, a single value, or a mapping for %(name)s; kw adds names
-// (the format filter). The pattern's text keeps its provenance and so do strings put in without padding.
+// percentFormat is one "pattern % values".
+type percentFormat struct {
+	e       *exec
+	pattern string
+	i       int
+	args    tuple // values by position
+	used    int
+	names   any // values by name, or nil
+}
+
+// percent is Python's "pattern % values": values is a tuple, a single value, or a mapping for %(name)s; kw adds names
+// (the format filter). The pattern's text keeps its provenance and so do strings put in.
 func (e *exec) percent(pattern string, lit []Span, values any, kw []kwarg) any {
-	args, isTuple := values.(tuple)
-	if !isTuple {
-		args = tuple{values}
+	p := percentFormat{e: e, pattern: pattern}
+	var isTuple bool
+	if p.args, isTuple = values.(tuple); !isTuple {
+		p.args = tuple{values}
 	}
-	var names any
 	if len(kw) > 0 {
-		names = e.newDict(nil, kw)
+		p.names = e.newDict(nil, kw)
 	} else if isDict(values) {
-		names = values
+		p.names = values
 	}
 	e.build(len(pattern))
 	var b builder
-	used := 0
-	take := func() any {
-		if used >= len(args) {
-			e.fail("not enough arguments for format string")
-		}
-		used++
-		return e.entry(args[used-1])
-	}
-	for i := 0; i < len(pattern); {
-		k := strings.IndexByte(pattern[i:], '%')
+	for p.i < len(pattern) {
+		k := strings.IndexByte(pattern[p.i:], '%')
 		if k < 0 {
-			b.sub(pattern, lit, i, len(pattern))
+			b.sub(pattern, lit, p.i, len(pattern))
 			break
 		}
-		b.sub(pattern, lit, i, i+k)
-		i += k + 1
-		var v any
-		byName := false
-		if i < len(pattern) && pattern[i] == '(' {
-			n := strings.IndexByte(pattern[i:], ')')
-			if n < 0 {
-				e.fail("incomplete format key")
-			}
-			if names == nil {
-				e.fail("format requires a mapping")
-			}
-			var ok bool
-			if v, ok = e.dictGet(names, pattern[i+1:i+n]); !ok {
-				e.fail("format key " + e.clip(pattern[i+1:i+n]) + " is missing")
-			}
-			byName = true
-			i += n + 1
-		}
-		f := fieldFormat{align: '>', fill: " ", precision: -1, percent: true}
-		for ; i < len(pattern) && strings.IndexByte("-+ #0", pattern[i]) >= 0; i++ {
-			switch c := pattern[i]; c {
-			case '-':
-				f.align = '<'
-			case '#':
-				f.alt = true
-			case '0':
-				f.zero = true
-			default:
-				if f.sign != '+' {
-					f.sign = c
-				}
-			}
-		}
-		number := func() int {
-			if i < len(pattern) && pattern[i] == '*' {
-				i++
-				return e.wantInt(take(), "* in a format")
-			}
-			from := i
-			for i < len(pattern) && isDigit(pattern[i]) {
-				i++
-			}
-			return e.formatNumber(pattern[from:i])
-		}
-		if f.width = number(); f.width < 0 {
-			f.align, f.width = '<', -f.width
-		}
-		if i < len(pattern) && pattern[i] == '.' {
-			i++
-			f.precision = max(0, number())
-		}
-		for i < len(pattern) && strings.IndexByte("hlL", pattern[i]) >= 0 {
-			i++
-		}
-		if i >= len(pattern) {
-			e.fail("incomplete format")
-		}
-		f.kind = pattern[i]
-		i++
-		if f.kind == '%' {
-			b.data("%")
-			continue
-		}
-		if !byName {
-			v = take()
-		}
-		e.percentField(&b, f, v)
+		b.sub(pattern, lit, p.i, p.i+k)
+		p.i += k + 1
+		p.field(&b)
 	}
-	if used < len(args) && names == nil {
+	if p.used < len(p.args) && !hasItems(values) && len(kw) == 0 {
 		e.fail("not all arguments converted during string formatting")
 	}
 	return b.value()
+}
+
+// next is the next value by position.
+func (p *percentFormat) next() any {
+	if p.used >= len(p.args) {
+		p.e.fail("not enough arguments for format string")
+	}
+	p.used++
+	return p.e.entry(p.args[p.used-1])
+}
+
+// skip moves over characters of a set.
+func (p *percentFormat) skip(set string) (from int) {
+	from = p.i
+	for p.i < len(p.pattern) && strings.IndexByte(set, p.pattern[p.i]) >= 0 {
+		p.i++
+	}
+	return from
+}
+
+// number reads a width or precision; "*" takes it from the values.
+func (p *percentFormat) number() int {
+	if strings.HasPrefix(p.pattern[p.i:], "*") {
+		p.i++
+		n := p.e.wantInt(p.next(), "* in a format")
+		if n > maxPad || n < -maxPad {
+			p.e.failWith(ErrLimit, "width or precision "+strconv.Itoa(n)+" is too large")
+		}
+		return n
+	}
+	from := p.skip("0123456789")
+	return p.e.formatNumber(p.pattern[from:p.i])
+}
+
+// named reads "(name)" and finds its value.
+func (p *percentFormat) named() any {
+	n := strings.IndexByte(p.pattern[p.i:], ')')
+	if n < 0 {
+		p.e.fail("incomplete format key")
+	}
+	name := p.pattern[p.i+1 : p.i+n]
+	p.i += n + 1
+	if p.names == nil {
+		p.e.fail("format requires a mapping")
+	}
+	v, ok := p.e.dictGet(p.names, name)
+	if !ok {
+		p.e.fail("format key " + p.e.clip(name) + " is missing")
+	}
+	return v
+}
+
+// field reads what stands behind a % and writes its value.
+func (p *percentFormat) field(b *builder) {
+	var v any
+	byName := strings.HasPrefix(p.pattern[p.i:], "(")
+	if byName {
+		v = p.named()
+	}
+	f := fieldFormat{align: '>', fill: " ", precision: -1, percent: true}
+	from := p.skip("-+ #0")
+	for _, c := range []byte(p.pattern[from:p.i]) {
+		switch c {
+		case '-':
+			f.align = '<'
+		case '#':
+			f.alt = true
+		case '0':
+			f.zero = true
+		case '+':
+			f.sign = '+'
+		case ' ':
+			f.sign = max(f.sign, ' ') // + wins
+		}
+	}
+	if f.width = p.number(); f.width < 0 {
+		f.align, f.width = '<', -f.width
+	}
+	if strings.HasPrefix(p.pattern[p.i:], ".") {
+		p.i++
+		f.precision = max(0, p.number())
+	}
+	p.skip("hlL") // sizes of C, without a meaning
+	if p.i >= len(p.pattern) {
+		p.e.fail("incomplete format")
+	}
+	f.kind = p.pattern[p.i]
+	p.i++
+	if f.kind == '%' {
+		b.data("%")
+		return
+	}
+	if !byName {
+		v = p.next()
+	}
+	p.e.percentField(b, f, v)
+}
+
+// hasItems tells whether Python takes the right side of % for a mapping, which may go unused.
+func hasItems(v any) bool {
+	switch v.(type) {
+	case []any, *undefined, *rangeValue:
+		return true
+	}
+	return isDict(v)
 }
 
 func (e *exec) formatNumber(digits string) int {

@@ -14,8 +14,15 @@ var knownDifferent = map[string]string{
 
 // testdata/python.json holds what Jinja2 3.1.6 in its immutable sandbox (with break and continue, do, generation and a
 // json.dumps tojson) makes of each template, or that it fails. The texts of its errors are not compared.
+// python_random.json holds random expressions in the same form.
 func TestAgainstPython(t *testing.T) {
-	g := readJSON(t, "testdata/python.json")
+	for _, file := range []string{"testdata/python.json", "testdata/python_random.json"} {
+		t.Run(file, func(t *testing.T) { againstPython(t, file) })
+	}
+}
+
+func againstPython(t *testing.T, file string) {
+	g := readJSON(t, file)
 	vars := map[string]any{}
 	v := field(t, g, "variables").(*ordered.Map)
 	for _, k := range v.Keys() {
