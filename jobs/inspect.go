@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/ordered"
@@ -112,7 +113,10 @@ func (in *Inspection) preview(ctx context.Context, store *objstore.Store, plan *
 				cells[i] = rec.Err.Error()
 				break
 			}
-			if v, ok := rec.Fields[name]; ok {
+			v, ok := rec.Fields[name]
+			if ms, is := v.(float64); is && strings.HasSuffix(name, "_ms") { // nobody reads nanoseconds in a table
+				cells[i] = strconv.FormatFloat(ms, 'f', 1, 64)
+			} else if ok {
 				cells[i] = cellText(v)
 			}
 		}
