@@ -82,7 +82,7 @@ func TestRefused(t *testing.T) {
 		{"utf-16", 65, []string{"--model", m, "--input", utf16, "--output", dir + "/o6"}, []string{"UTF-16", "utf16.jsonl"}},
 		{"cut parquet", 65, []string{"--model", m, "--input", cut, "--output", dir + "/o7", "--prompt", "{{ text }}"}, []string{"cut.parquet"}},
 		{"unknown column in the template", 64, []string{"--model", m, "--input", tasks(), "--output", dir + "/o8", "--prompt", "{{ txet }}"}, []string{"txet"}},
-		{"template does not parse", 64, []string{"--model", m, "--input", tasks(), "--output", dir + "/o9", "--prompt", "{{ text "}, []string{"line 1"}},
+		{"template does not parse", 64, []string{"--model", m, "--input", tasks(), "--output", dir + "/o9", "--prompt", "{{ text "}, []string{"--prompt:1:"}},
 		{"output equals input", 64, []string{"--model", m, "--input", one, "--output", one}, []string{"one.jsonl"}},
 		{"output inside input", 64, []string{"--model", m, "--input", dir + "/", "--output", dir + "/inside/"}, []string{"inside"}},
 		{"unknown flag", 64, []string{"--model", m, "--input", one, "--output", dir + "/o10", "--promt", "x"}, []string{"promt"}},
