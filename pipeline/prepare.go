@@ -275,6 +275,9 @@ func startsWithSystem(messages []any) bool {
 		return false
 	}
 	role, _ := m.Get("role")
+	if t, known := role.(*jinja.Text); known {
+		return t.S == "system"
+	}
 	return role == "system"
 }
 
