@@ -43,7 +43,6 @@ type shardFeed struct {
 
 	mu      sync.Mutex
 	pending map[row.UnitKey]place // units without a result: at most a window and the engine's sequences
-	broken  []error
 }
 
 type place struct {

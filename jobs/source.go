@@ -25,7 +25,6 @@ type segmentReader struct {
 	seg   Segment // being read
 	taken int64   // records of it
 	next  int64   // row index that would follow
-	line  int64   // line of the last record
 }
 
 func newSegmentReader(ctx context.Context, store *objstore.Store, plan *Plan, shard int, opts readers.Options) *segmentReader {
