@@ -7,9 +7,10 @@ import (
 	"github.com/batchmill/batchmill/infer/device"
 )
 
-// queryTile is a strip of query rows of one sequence: row i is head i%group of the group, token i/group of the span.
+// queryTile is a strip of query rows of one sequence: row i is head (first+i)%group of the group and token (first+i)/group of
+// the span. The result of token j of the span goes to row out+j.
 type queryTile struct {
-	seq, first, rows int
+	seq, first, rows, out int
 }
 
 // attendTask computes attention; an item is one strip of queries for one KV head.
@@ -60,7 +61,7 @@ func (a *attendTask) do(worker, item int) {
 			r.k.tile(t.rows, page/lanes, ptr(w.probs, 0), ptr(values, col), ptr(w.acc, col), c.vdim*4, c.vdim*4, 1, address(next, col*page), cacheLine)
 		}
 	}
-	a.store(w, t, seq, head, group)
+	a.store(w, t, head, group)
 }
 
 // oldest is the first position that a query at pos sees.
@@ -103,7 +104,7 @@ func (a *attendTask) mask(w *scratch, t queryTile, offset, group int) {
 }
 
 // store divides by the sums and writes the strip's rows to the packed attention output.
-func (a *attendTask) store(w *scratch, t queryTile, seq *device.Seq, head, group int) {
+func (a *attendTask) store(w *scratch, t queryTile, head, group int) {
 	r, vdim := a.r, a.r.cache.vdim
 	d := r.shape.HeadDim
 	for i := range t.rows {
@@ -111,7 +112,7 @@ func (a *attendTask) store(w *scratch, t queryTile, seq *device.Seq, head, group
 	}
 	r.k.scaleRows(t.rows, vdim/lanes, ptr(w.acc, 0), vdim*4, unsafe.Pointer(&w.state[0].alpha))
 	for i := range t.rows {
-		strip, row := r.attn.place(seq.Start + (t.first+i)/group)
+		strip, row := r.attn.place(t.out + (t.first+i)/group)
 		col := (head*group + (t.first+i)%group) * d
 		src := w.acc[i*vdim:][:d]
 		if d%lanes == 0 {

@@ -215,7 +215,7 @@ func (r *runner) Down(l device.Linear) { r.toResidual(&r.mlp, r.mid, l) }
 func (r *runner) toResidual(a *strips, width int, l device.Linear) {
 	g := &r.gemm.task
 	g.gate, g.logits, g.count = nil, nil, 1
-	g.parts[0] = part(l, r.residual, r.hidden, true)
+	g.parts[0] = part(l, r.stream, r.hidden, true)
 	g.start(a, width)
 }
 
@@ -228,17 +228,16 @@ func (r *runner) GateUp(gate, up device.Linear) {
 	g.start(&r.input, r.hidden)
 }
 
-// Head: the logits of the rows that want them.
+// Head: the logits of the rows that Narrow has left.
 func (r *runner) Head(n device.Norm, l device.Linear, logits [][]float32) error {
 	if len(r.batch.Logits) == 0 {
 		return nil
 	}
-	r.norm.task.set(n, &r.picked, r.batch.Logits)
-	r.dev.pool.run(&r.norm.self, r.picked.count)
+	r.Norm(n)
 	g := &r.gemm.task
 	g.gate, g.count, g.logits = nil, 1, logits
 	g.parts[0] = part(l, nil, 0, false)
-	g.start(&r.picked, r.hidden)
+	g.start(&r.input, r.hidden)
 	g.logits = nil
 	return nil
 }

@@ -6,17 +6,11 @@ import (
 	"github.com/batchmill/batchmill/infer/device"
 )
 
-// normTask fills strips with the norm of residual rows; an item is a strip.
+// normTask fills the input strips with the norm of residual rows; an item is a strip.
 type normTask struct {
-	r    *runner
-	w    *vector
-	eps  float64
-	dst  *strips
-	rows []int32 // row of the residual for each token of dst; nil: the token's own
-}
-
-func (n *normTask) set(p device.Norm, dst *strips, rows []int32) {
-	n.w, n.eps, n.dst, n.rows = asVector(p.Weight), float64(p.Eps), dst, rows
+	r   *runner
+	w   *vector
+	eps float64
 }
 
 // inverse is 1/sqrt(sum/n + eps), in float64 and rounded once.
@@ -26,21 +20,17 @@ func inverse(sum float32, n int, eps float64) float32 {
 
 func (n *normTask) do(_, strip int) {
 	r := n.r
-	first, rows := n.dst.span(strip)
+	first, rows := r.input.span(strip)
 	for i := range rows {
-		row := first + i
-		if n.rows != nil {
-			row = int(n.rows[row])
-		}
-		x := ptr(r.residual, row*r.hidden)
+		x := ptr(r.stream, (first+i)*r.hidden)
 		scale := inverse(r.k.sumSquares(r.hidden/lanes, x), r.shape.Hidden, n.eps)
-		r.k.normRow(r.hidden/lanes, ptr(n.dst.data, n.dst.at(strip, i, 0)), x, ptr(n.w.v, 0), scale, r.k.stripBytes())
+		r.k.normRow(r.hidden/lanes, ptr(r.input.data, r.input.at(strip, i, 0)), x, ptr(n.w.v, 0), scale, r.k.stripBytes())
 	}
 }
 
 // Norm: input = norm(residual).
 func (r *runner) Norm(n device.Norm) {
-	r.norm.task.set(n, &r.input, nil)
+	r.norm.task.w, r.norm.task.eps = asVector(n.Weight), float64(n.Eps)
 	r.dev.pool.run(&r.norm.self, r.input.count)
 }
 
@@ -56,7 +46,7 @@ func (e *embedTask) do(_, item int) {
 	r := e.r
 	first := item * embedRows
 	for i := first; i < min(first+embedRows, len(r.batch.Tokens)); i++ {
-		e.table.values(int(r.batch.Tokens[i]), r.residual[i*r.hidden:][:r.shape.Hidden])
+		e.table.values(int(r.batch.Tokens[i]), r.stream[i*r.hidden:][:r.shape.Hidden])
 	}
 }
 

@@ -19,12 +19,13 @@ type runner struct {
 
 	rows     int       // tokens there is room for
 	residual []float32 // [rows][hidden]
+	kept     []float32 // [len(batch.Logits)][hidden]: what Narrow leaves of it
+	stream   []float32 // the one of the two that is in use
 	q        []float32 // [rows][qdim]
 	kx, vx   []float32 // [rows][kvdim]: keys and values on their way to the cache
 	input    strips    // normed residual
 	attn     strips    // attention output
 	mlp      strips    // gated hidden values
-	picked   strips    // normed residual of the rows that want logits
 
 	ropes []ropeTable // one for each of shape.Ropes
 	spans []span      // the batch cut at page borders
@@ -70,7 +71,6 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 		kvdim: roundUp(s.KVHeads*s.HeadDim, panelCols), mid: roundUp(s.Intermediate, panelCols),
 	}
 	r.input = newStrips(r.k, r.hidden)
-	r.picked = newStrips(r.k, r.hidden)
 	r.attn = newStrips(r.k, r.qdim)
 	r.mlp = newStrips(r.k, r.mid)
 	for _, rope := range s.Ropes {
@@ -126,7 +126,7 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 	r.input.resize(n)
 	r.attn.resize(n)
 	r.mlp.resize(n)
-	r.picked.resize(len(b.Logits))
+	r.stream = r.residual
 	r.spans = r.spans[:0]
 	r.tiles = r.tiles[:0]
 	group := r.shape.Heads / r.shape.KVHeads
@@ -139,7 +139,7 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 			t += m
 		}
 		for first := 0; first < s.Len*group; first += r.k.strip {
-			r.tiles = append(r.tiles, queryTile{seq: i, first: first, rows: min(r.k.strip, s.Len*group-first)})
+			r.tiles = append(r.tiles, queryTile{seq: i, first: first, rows: min(r.k.strip, s.Len*group-first), out: s.Start})
 		}
 	}
 	if len(r.ropes) > 0 {

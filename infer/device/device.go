@@ -136,6 +136,9 @@ type Runner interface {
 	GateUp(gate, up Linear)
 	// Down: residual += W hidden + b.
 	Down(l Linear)
+	// Narrow: from here on only the rows of b.Logits are computed, in that order. It comes once, in the last layer after
+	// QKV: the keys and values of all tokens are in the cache then, and nothing needs the other rows any more.
+	Narrow()
 	// Head: logits[i][:Vocab] = W norm(residual of row b.Logits[i]) + b. It waits until the step is done.
 	Head(n Norm, l Linear, logits [][]float32) error
 }

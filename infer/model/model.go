@@ -190,6 +190,9 @@ func (m *Model) Forward(ctx context.Context, c *Cache, b *device.Batch, logits [
 		l := &m.layers[i]
 		r.Norm(l.attentionNorm)
 		r.QKV(i, &l.qkv)
+		if i == len(m.layers)-1 {
+			r.Narrow()
+		}
 		r.Attend(i, &l.attention)
 		r.Output(l.output)
 		r.Norm(l.mlpNorm)
