@@ -10,6 +10,10 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
+// maxRowEntries bounds one row's list entries in one column: runs of empty entries cost nothing in a file, and 24 bytes
+// each in memory.
+const maxRowEntries = 4 << 20
+
 // columnReader yields one column chunk's values row by row, holding one page at a time.
 type columnReader struct {
 	l      *leaf
@@ -42,10 +46,13 @@ func (c *columnReader) appendRow(dst parquet.Row) (parquet.Row, error) {
 	if c.rep != 0 {
 		return dst, damage{errors.New("a row starts in the middle of a list")}
 	}
-	for {
+	for n := 0; ; n++ {
 		v, err := c.entry()
 		if err != nil {
 			return dst, err
+		}
+		if n >= maxRowEntries {
+			return dst, damage{fmt.Errorf("a row has more than %d entries", maxRowEntries)}
 		}
 		dst = append(dst, v)
 		if c.l.maxRep == 0 {
