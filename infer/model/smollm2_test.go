@@ -103,3 +103,24 @@ func TestSmolLM2Config(t *testing.T) {
 		t.Errorf("the description is %+v", c)
 	}
 }
+
+// TestSmolLM2ISAs: the instruction sets agree to the bit on real weights; the portable one, which is slow, on two tokens.
+func TestSmolLM2ISAs(t *testing.T) {
+	src := smollm2(t)
+	ids := []int32{504, 2365, 6354, 16438, 351, 253, 2365, 6354, 7012, 30, 198, 198, 504, 2798, 6330, 314, 253, 8170, 1183, 282}
+	var want [][]float32
+	for _, isa := range cpu.ISAs() {
+		m := load(t, src, newDevice(t, cpu.Config{ISA: isa}), Options{})
+		n := len(ids)
+		if isa == "portable" {
+			n = 2
+		}
+		got := alone(t, m, ids[:n])
+		if want == nil {
+			want = got
+		}
+		for i := range got {
+			sameBits(t, isa, got[i], want[i])
+		}
+	}
+}
