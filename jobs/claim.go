@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -131,7 +130,7 @@ func existingParts(ctx context.Context, store *objstore.Store, l layout) (map[st
 		found[info.URL] = info
 		return found, nil
 	}
-	infos, err := store.List(ctx, l.base+"/")
+	infos, err := store.List(ctx, l.base)
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -145,8 +144,8 @@ func existingParts(ctx context.Context, store *objstore.Store, l layout) (map[st
 
 // isPart tells whether a URL is a part directly in the output folder, of any plan.
 func isPart(l layout, url string) bool {
-	name := path.Base(url)
-	return strings.TrimSuffix(url, "/"+name) == l.base && strings.HasPrefix(name, "part-") && formatOfName(name) != ""
+	name := objstore.Base(url)
+	return objstore.Join(l.base, name) == url && strings.HasPrefix(name, "part-") && formatOfName(name) != ""
 }
 
 // refuseStray ends a run whose output holds parts but no plan: they cannot be trusted, and ours would mix with them.
@@ -186,7 +185,7 @@ func wipe(ctx context.Context, store *objstore.Store, l layout) error {
 		urls = append(urls, url)
 	}
 	for _, folder := range []string{"_errors", "_run"} {
-		infos, err := store.List(ctx, objstore.Join(l.base, folder)+"/")
+		infos, err := store.List(ctx, objstore.Join(l.base, folder, "/"))
 		if err != nil {
 			return classify(err)
 		}

@@ -27,6 +27,7 @@ type committer struct {
 	write   writers.Config
 	read    readers.Options // of the carrying pass
 	samples int64
+	warn    func(string) // may be nil
 }
 
 // scratch is a local file that is hashed while it is written.
@@ -91,7 +92,13 @@ func (c *committer) commit(ctx context.Context, s *shardState) (*Facts, error) {
 	if errors.Is(err, objstore.ErrExists) { // somebody else committed this shard: theirs stands, if it says the same
 		return c.theirs(ctx, s.number, facts)
 	}
-	return facts, err
+	if err != nil {
+		return nil, err
+	}
+	if err := c.store.AbortUploads(ctx, c.layout.part(s.number)); err != nil && c.warn != nil { // they only cost money
+		c.warn(fmt.Sprintf("unfinished uploads of %s could not be removed: %v", c.layout.part(s.number), err))
+	}
+	return facts, nil
 }
 
 // theirs reads what another attempt committed and accepts it if its result columns are equal.

@@ -120,7 +120,7 @@ func (r *runState) verdict(err error) error {
 	}
 	where := ""
 	if total.Rows.Error > 0 {
-		where = fmt.Sprintf("their records and reasons are in %s", objstore.Join(r.job.layout.base, "_errors")+"/")
+		where = fmt.Sprintf("their records and reasons are in %s", objstore.Join(r.job.layout.base, "_errors/"))
 	}
 	switch {
 	case total.Errors[row.SourceTruncated] > 0:

@@ -10,27 +10,29 @@ import (
 // layout names every object of an output. In a folder all that is not data starts with "_", so that Parquet and JSONL
 // readers take the folder as it is. A single object has its side objects in a folder beside it.
 type layout struct {
-	base   string // URL of the folder that holds side objects, without a trailing slash
+	base   string // URL of the folder that holds parts and side objects, with its slash
 	single string // URL of the one part, or ""
 	ext    string // of the parts
 	parts  int
 }
 
-// newLayout decides between folder and single object: an output with a known extension and no trailing slash is one
-// object.
+// newLayout decides between folder and single object.
 func newLayout(output, format string) (layout, error) {
 	url, err := objstore.Normalize(output)
 	if err != nil {
 		return layout{}, Errorf(Usage, "", "output %q: %w", output, err)
 	}
-	l := layout{ext: extension(format)}
-	if !strings.HasSuffix(output, "/") && formatOfName(output) != "" {
-		l.single, l.base = url, url+".batchmill"
-		return l, nil
+	l := layout{ext: extension(format), base: objstore.Join(url, "/")}
+	if loc, err := objstore.Parse(url); err == nil && isSingle(url) {
+		l.single = url
+		loc.Key += ".batchmill/"
+		l.base = loc.String()
 	}
-	l.base = strings.TrimSuffix(url, "/")
 	return l, nil
 }
+
+// isSingle tells whether an output is one object: it has a known extension and no slash at its end.
+func isSingle(output string) bool { return formatOfName(output) != "" }
 
 // part is the URL of data object n.
 func (l layout) part(n int) string {
@@ -56,7 +58,7 @@ func (l layout) facts(n int, sha string) string {
 }
 
 // factsPrefix is the folder of all facts.
-func (l layout) factsPrefix() string { return objstore.Join(l.base, "_run", "parts") + "/" }
+func (l layout) factsPrefix() string { return objstore.Join(l.base, "_run", "parts/") }
 
 // factsHashLen is how much of a part's SHA-256 its facts' name holds: enough that two attempts' files never collide.
 const factsHashLen = 16
@@ -69,7 +71,7 @@ func (l layout) shown() string {
 	if l.single != "" {
 		return l.single
 	}
-	return l.base + "/"
+	return l.base
 }
 
 // TmpDir is the folder in which files of a job with that output are written before they are linked into place: inside

@@ -80,10 +80,8 @@ func (p *planner) expand(ctx context.Context) ([]objstore.Info, error) {
 	}
 	var all []objstore.Info
 	for _, pattern := range p.spec.Inputs {
-		if base, isPrefix := strings.CutSuffix(pattern, "/"); isPrefix {
-			if url, err := objstore.Normalize(base); err == nil && within(out.shown(), url+"/") {
-				return nil, Errorf(Usage, "choose an --output outside of it", "the output %s lies inside the input %s", out.shown(), pattern)
-			}
+		if url, err := objstore.Normalize(pattern); err == nil && isPrefix(url) && within(out.shown(), url) {
+			return nil, Errorf(Usage, "choose an --output outside of it", "the output %s lies inside the input %s", out.shown(), pattern)
 		}
 		infos, err := p.store.Expand(ctx, pattern)
 		if err != nil {
@@ -104,9 +102,18 @@ func (p *planner) expand(ctx context.Context) ([]objstore.Info, error) {
 	return all, nil
 }
 
-// within tells whether a URL lies below a folder (which ends in a slash), or is it.
+// isPrefix tells whether a URL stands for all files below it.
+func isPrefix(url string) bool {
+	loc, err := objstore.Parse(url)
+	return err == nil && (loc.Key == "" || strings.HasSuffix(loc.Key, "/"))
+}
+
+// within tells whether a URL lies below a folder (whose URL ends in a slash), or is it.
 func within(url, folder string) bool {
-	return strings.HasPrefix(strings.TrimSuffix(url, "/")+"/", folder)
+	a, err1 := objstore.Parse(url)
+	b, err2 := objstore.Parse(folder)
+	return err1 == nil && err2 == nil && a.Scheme == b.Scheme && a.Bucket == b.Bucket &&
+		strings.HasPrefix(strings.TrimSuffix(a.Key, "/")+"/", b.Key)
 }
 
 // input looks at one input: its format, its columns, its cuts.
@@ -137,7 +144,7 @@ func (p *planner) input(ctx context.Context, i int, info objstore.Info) (Segment
 			p.plan.Inputs[0].URL, p.plan.Inputs[0].Format, info.URL, format)
 	}
 	split := p.spec.SplitBytes
-	if formatOfName(p.spec.Output) != "" && !strings.HasSuffix(p.spec.Output, "/") {
+	if isSingle(p.spec.Output) {
 		split = 1 << 62 // one object is one part
 	}
 	cuts, rows, err := readers.Cuts(ctx, obj, opts, split)
@@ -336,7 +343,7 @@ func (p *planner) countUpTo(ctx context.Context, s Segment, most int64) (int64, 
 // group joins small segments into shards of up to a quarter of the split size, and everything into one shard where the
 // output is one object.
 func (p *planner) group(segs Segments) []Segments {
-	single := formatOfName(p.spec.Output) != "" && !strings.HasSuffix(p.spec.Output, "/")
+	single := isSingle(p.spec.Output)
 	most := p.spec.SplitBytes / 4
 	var out []Segments
 	size := int64(0)

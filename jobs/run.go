@@ -292,6 +292,7 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 	com := &committer{
 		store: j.store, plan: j.plan, layout: j.layout, runID: j.runID, dir: dir, write: j.writerConfig(),
 		read: readers.Options{Carry: true, MaxLineBytes: j.spec.MaxLineBytes}, samples: int64(j.spec.Samples),
+		warn: j.events.Warn,
 	}
 	r.began = time.Now()
 	g, gctx := errgroup.WithContext(ctx)

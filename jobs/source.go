@@ -23,6 +23,7 @@ type segmentReader struct {
 
 	cur   readers.Reader
 	seg   Segment // being read
+	name  string  // its source, as rows name it
 	taken int64   // records of it
 	next  int64   // row index that would follow
 }
@@ -50,6 +51,7 @@ func (s *segmentReader) Read() (*row.Record, error) {
 		if err == nil {
 			s.taken++
 			s.next = rec.Row + 1
+			rec.Source = s.name
 			return rec, nil
 		}
 		s.Close()
@@ -58,10 +60,9 @@ func (s *segmentReader) Read() (*row.Record, error) {
 		case errors.Is(err, io.EOF):
 			continue
 		case errors.As(err, &fe) && fe.Truncated:
-			in := s.plan.Inputs[s.seg.Input]
 			return &row.Record{
-				Source: in.URL, Row: s.next, Offset: -1,
-				Err: row.Errorf(row.SourceTruncated, "%s: %v; the rows before are whole. Bring the complete file and run it to a new output", in.URL, fe),
+				Source: s.name, Row: s.next, Offset: -1,
+				Err: row.Errorf(row.SourceTruncated, "%s: %v; the rows before are whole. Bring the complete file and run it to a new output", s.name, fe),
 			}, nil
 		}
 		return nil, classify(err)
@@ -72,6 +73,7 @@ func (s *segmentReader) open() error {
 	s.seg, s.segs = s.segs[0], s.segs[1:]
 	s.taken, s.next = 0, s.seg.Cut.FirstRow
 	in := s.plan.Inputs[s.seg.Input]
+	s.name = sourceName(in.URL)
 	obj, err := s.store.Open(s.ctx, objstore.Info{URL: in.URL, Size: in.Size, ETag: in.ETag})
 	if err != nil {
 		return classify(fmt.Errorf("open %s: %w", in.URL, err))
@@ -83,6 +85,16 @@ func (s *segmentReader) open() error {
 		return classify(fmt.Errorf("read %s: %w", in.URL, err))
 	}
 	return nil
+}
+
+// sourceName is the identity of a source in rows: its URL without connection settings, which are how it was reached.
+func sourceName(url string) string {
+	loc, err := objstore.Parse(url)
+	if err != nil {
+		return url
+	}
+	loc.Query = ""
+	return loc.String()
 }
 
 // Close ends the reading of the present segment.

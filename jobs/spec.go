@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/batchmill/batchmill/infer"
+	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/ordered"
 )
 
@@ -147,8 +148,11 @@ func extension(format string) string {
 	return ".jsonl"
 }
 
-// formatOfName tells an output's format by its extension; "" where it has none that is known.
+// formatOfName tells a file's format by the extension of its path or URL; "" where it has none that is known.
 func formatOfName(name string) string {
+	if loc, err := objstore.Parse(name); err == nil { // without connection settings
+		name = loc.Key
+	}
 	switch path.Ext(name) {
 	case ".parquet":
 		return "parquet"
