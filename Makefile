@@ -77,7 +77,7 @@ cross: ## build and vet for platforms other than this one (portable kernels, no 
 fuzz: ## run each fuzz target for FUZZTIME (60s)
 	@set -eo pipefail; grep -rHoE --include='*_test.go' --exclude-dir=.cache '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file func; do \
 		echo "== $$(dirname "$$file") $${func#func }"; \
-		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" < /dev/null; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$(dirname "$$file")" < /dev/null; \
 	done
 
 bench: model ## run the Go benchmarks: tokenizer, GEMM tiles, attention, tokens/s end to end
