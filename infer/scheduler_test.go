@@ -88,7 +88,8 @@ func TestSchedulerMetamorphic(t *testing.T) {
 		}
 		preempted += st.Preemptions
 	})
-	if preempted == 0 || failures == 0 {
+	// In short mode rapid makes a fifth of the checks, too few to be sure of both.
+	if !testing.Short() && (preempted == 0 || failures == 0) {
 		t.Errorf("%d preemptions and %d failed steps: the test covers too little", preempted, failures)
 	}
 }
