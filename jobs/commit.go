@@ -23,7 +23,6 @@ type committer struct {
 	plan    *Plan
 	layout  layout
 	runID   string
-	dir     string // of temporary files
 	write   writers.Config
 	read    readers.Options // of the carrying pass
 	samples int64
@@ -38,10 +37,10 @@ type scratch struct {
 	size int64
 }
 
-func newScratch(dir string) (*scratch, error) {
-	f, err := os.CreateTemp(dir, "part-*")
+func newScratch() (*scratch, error) {
+	f, err := tempFile("a part")
 	if err != nil {
-		return nil, Errorf(StorageIO, "set TMPDIR to a folder with free space", "create a temporary file for a part: %w", err)
+		return nil, err
 	}
 	return &scratch{file: f, buf: bufio.NewWriterSize(f, spoolBuffer), hash: sha256.New()}, nil
 }
@@ -58,20 +57,17 @@ func (s *scratch) Write(p []byte) (int, error) {
 
 func (s *scratch) sha256() string { return hex.EncodeToString(s.hash.Sum(nil)) }
 
-func (s *scratch) remove() {
-	s.file.Close()
-	os.Remove(s.file.Name())
-}
+func (s *scratch) remove() { closeTemp(s.file) }
 
 // commit assembles a shard's part in input order and puts it under its final name: side objects and facts first, the
 // part last, since the part is the commit.
 func (c *committer) commit(ctx context.Context, s *shardState) (*Facts, error) {
-	part, err := newScratch(c.dir)
+	part, err := newScratch()
 	if err != nil {
 		return nil, err
 	}
 	defer part.remove()
-	dead, err := newScratch(c.dir)
+	dead, err := newScratch()
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func TestResultsSurviveTheSpool(t *testing.T) {
 			FinishReason: row.FinishError, DedupOf: ptr(int64(4)), Seed: -1},
 		{Key: row.UnitKey{Source: "x"}, Status: row.OK, Completion: ptr(""), TokenIDs: []int32{}, Logprobs: []row.TokenLogprob{}},
 	}
-	s, err := newSpool(t.TempDir())
+	s, err := newSpool()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -276,21 +275,16 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 		r.engine.Close()
 		r.loaded.close()
 	}()
-	dir, err := os.MkdirTemp("", "batchmill-")
-	if err != nil {
-		return Errorf(StorageIO, "set TMPDIR to a folder with free space", "create a folder for temporary files: %w", err)
-	}
-	defer os.RemoveAll(dir)
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, j.config.VocabSize, r.engine.Check)
 	ready := make(chan *shardState, j.spec.OpenShards+1) // at most OpenShards are unfinished: sending never blocks
 	feed := &shardFeed{
-		store: j.store, plan: j.plan, samples: int64(j.spec.Samples), dir: dir, todo: todo, ready: ready,
+		store: j.store, plan: j.plan, samples: int64(j.spec.Samples), todo: todo, ready: ready,
 		opts:    readers.Options{Columns: prep.Columns(), MaxLineBytes: j.spec.MaxLineBytes},
 		slots:   semaphore.NewWeighted(int64(j.spec.OpenShards)),
 		pending: map[row.UnitKey]place{}, count: r.countResult,
 	}
 	com := &committer{
-		store: j.store, plan: j.plan, layout: j.layout, runID: j.runID, dir: dir, write: j.writerConfig(),
+		store: j.store, plan: j.plan, layout: j.layout, runID: j.runID, write: j.writerConfig(),
 		read: readers.Options{Carry: true, MaxLineBytes: j.spec.MaxLineBytes}, samples: int64(j.spec.Samples),
 		warn: j.events.Warn,
 	}
@@ -313,7 +307,7 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 		}
 		return nil
 	})
-	err = g.Wait()
+	err := g.Wait()
 	if ctx.Err() != nil {
 		return Errorf(Interrupted, "run the same command again to go on; committed parts are kept", "interrupted")
 	}

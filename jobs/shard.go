@@ -32,8 +32,7 @@ type shardFeed struct {
 	plan    *Plan
 	opts    readers.Options
 	samples int64
-	dir     string // of spools
-	todo    []int  // shard numbers
+	todo    []int // shard numbers
 	slots   *semaphore.Weighted
 	ready   chan<- *shardState // shards whose results are all there
 	count   func(*row.Result)
@@ -87,7 +86,7 @@ func (f *shardFeed) openShard(ctx context.Context) error {
 	if err := f.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	s, err := newSpool(f.dir)
+	s, err := newSpool()
 	if err != nil {
 		return err
 	}

@@ -23,10 +23,26 @@ type spool struct {
 // spoolBuffer is the write buffer of a spool: a few hundred results a system call.
 const spoolBuffer = 256 << 10
 
-func newSpool(dir string) (*spool, error) {
-	f, err := os.CreateTemp(dir, "results-*.jsonl")
+// tempFile makes a nameless local file in the system's folder for temporary files: its name is removed at once where
+// the system allows that for an open file, so that a killed run leaves nothing behind.
+func tempFile(what string) (*os.File, error) {
+	f, err := os.CreateTemp("", "batchmill-*")
 	if err != nil {
-		return nil, Errorf(StorageIO, "set TMPDIR to a folder with free space", "create a spool file for results: %w", err)
+		return nil, Errorf(StorageIO, "set TMPDIR to a folder with free space", "create a temporary file for %s: %w", what, err)
+	}
+	_ = os.Remove(f.Name()) // closeTemp tries again
+	return f, nil
+}
+
+func closeTemp(f *os.File) {
+	f.Close()
+	_ = os.Remove(f.Name())
+}
+
+func newSpool() (*spool, error) {
+	f, err := tempFile("results")
+	if err != nil {
+		return nil, err
 	}
 	return &spool{file: f, buf: bufio.NewWriterSize(f, spoolBuffer)}, nil
 }
@@ -73,7 +89,4 @@ func (s *spool) get(slot int64) (*row.Result, error) {
 }
 
 // close removes the file.
-func (s *spool) close() {
-	s.file.Close()
-	os.Remove(s.file.Name())
-}
+func (s *spool) close() { closeTemp(s.file) }
