@@ -13,13 +13,16 @@ var ErrLimit = errors.New("template limit reached")
 // ErrUndefined is wrapped by errors about undefined names and attributes.
 var ErrUndefined = errors.New("undefined value")
 
+// ErrNull is wrapped by the errors of strict templates that would write a null as text.
+var ErrNull = errors.New("null value")
+
 // Error is what Parse and Render return: what is wrong, and where in the template's source.
 type Error struct {
 	Name   string // the template's name as given to Parse
 	Line   int    // 1-based
 	Column int    // 1-based, in characters
 	Msg    string
-	Err    error // *Raised, ErrLimit, ErrUndefined or nil
+	Err    error // *Raised, ErrLimit, ErrUndefined, ErrNull or nil
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Column, e.Msg) }

@@ -187,7 +187,8 @@ func (x *chainExpr) collect(e *exec) (v any, joined bool) {
 		if x.ops[0].op == '~' {
 			if !isString(v) {
 				e.at = x.ops[max(0, i-1)].at
-				v = e.toString(v)
+				s, lit := e.textFrom(t, v)
+				v = makeString(s, lit)
 			}
 			e.stack = append(e.stack, v)
 			continue
@@ -244,7 +245,11 @@ func (x *filterExpr) apply(e *exec, v any) any {
 	a := x.args.eval(e)
 	e.at = x.at
 	e.step(1)
+	if v == nil && x.x != nil {
+		e.from = e.named(x.x)
+	}
 	v = e.invoke(x.fn, v, a)
+	e.from = ""
 	e.drop(base)
 	return v
 }

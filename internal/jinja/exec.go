@@ -23,7 +23,8 @@ type exec struct {
 	root  []rootVar // vars by name id, as far as looked up
 	out   *builder
 	depth int
-	caps  int // nested captures
+	caps  int    // nested captures
+	from  string // name of the null that a filter is given, for errors
 	stack []any
 
 	at             pos // of what is evaluated, for errors
@@ -43,8 +44,8 @@ type rootVar struct {
 
 var execs = sync.Pool{New: func() any { return new(exec) }}
 
-// Render runs the template. The error is an *Error; it wraps *Raised, ErrLimit or ErrUndefined where one of them is
-// the cause.
+// Render runs the template. The error is an *Error; it wraps *Raised, ErrLimit, ErrUndefined or ErrNull where one of
+// them is the cause.
 func (t *Template) Render(vars map[string]any, env Env) (out Text, err error) {
 	e := execs.Get().(*exec)
 	e.begin(t, vars, env)
@@ -64,7 +65,7 @@ func (e *exec) begin(t *Template, vars map[string]any, env Env) {
 	e.t, e.vars, e.env, e.lib = t, vars, env, builtins
 	e.left, e.nextLook = t.opts.Limits.Steps, t.opts.Limits.Steps-clockSteps
 	e.nextLook = max(0, e.nextLook)
-	e.built, e.depth, e.caps = 0, 0, 0
+	e.built, e.depth, e.caps, e.from = 0, 0, 0, ""
 	e.start = time.Now()
 	if cap(e.root) < len(t.ids) {
 		e.root = make([]rootVar, len(t.ids))

@@ -90,6 +90,9 @@ func (e *exec) add(a, b any) any {
 			e.undefinedUse(u)
 		}
 		if !isString(b) {
+			if b == nil {
+				e.nullText("")
+			}
 			e.fail("can only concatenate str (not \"" + typeName(b) + "\") to str")
 		}
 		return e.join([]any{a, b})
@@ -130,6 +133,9 @@ func (e *exec) arith(op string, a, b any) any {
 		if s, lit, ok := asString(a); ok {
 			return e.percent(s, lit, b, nil)
 		}
+	}
+	if op == "+" && a == nil && isString(b) {
+		e.nullText("")
 	}
 	e.fail("unsupported operand types for " + op + ": '" + typeName(a) + "' and '" + typeName(b) + "'")
 	return nil

@@ -11,7 +11,9 @@ import (
 type Options struct {
 	TrimBlocks   bool // drop the newline after a block
 	LstripBlocks bool // drop blanks between a line's start and a block
-	// Strict makes an undefined value an error wherever it is printed or used; "is defined" and default() remain.
+	// Strict makes an undefined value an error wherever it is printed or used; "is defined" and default() remain. A null
+	// is an error where it would be written as text, by itself or as part of a string; inside a printed list or dict it
+	// is None as in Python.
 	Strict bool
 	Limits Limits
 }

@@ -13,6 +13,9 @@ import (
 
 // print is Python's str(v), or repr(v).
 func (e *exec) print(v any, repr bool) string {
+	if v == nil && !repr {
+		e.nullText(e.from)
+	}
 	p := printer{e: e}
 	p.value(v, repr)
 	return string(p.buf)

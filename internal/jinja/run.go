@@ -51,7 +51,7 @@ func (e *exec) emit(x expr) {
 		return
 	}
 	v := x.eval(e)
-	e.write(e.toText(v))
+	e.write(e.textFrom(x, v))
 }
 
 // drop takes the values above base off the stack.

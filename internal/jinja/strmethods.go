@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -175,7 +176,10 @@ func (e *exec) joinAll(items []any, sep string, sepLit []Span) any {
 			e.build(len(sep))
 			b.add(sep, sepLit)
 		}
-		s, lit := e.toText(e.entry(v))
+		if v = e.entry(v); v == nil && e.t.opts.Strict {
+			e.failWith(ErrNull, "item "+strconv.Itoa(i)+" of what is joined is null; leave nulls out with | reject('none')")
+		}
+		s, lit := e.toText(v)
 		e.build(len(s))
 		b.add(s, lit)
 	}
@@ -186,7 +190,7 @@ func strJoin(e *exec, self any, c call) any {
 	sep, lit := e.toText(self)
 	items := e.items(c.p[0])
 	for i, v := range items {
-		if v = e.entry(v); !isString(v) {
+		if v = e.entry(v); !isString(v) && !(v == nil && e.t.opts.Strict) {
 			e.fail("join: item " + e.print(int64(i), false) + " is not a string but '" + typeName(v) + "'")
 		}
 	}

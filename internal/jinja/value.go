@@ -292,6 +292,9 @@ func (e *exec) wantString(v any, what string) string {
 		if u, isU := v.(*undefined); isU {
 			e.undefinedUse(u)
 		}
+		if v == nil && e.t.opts.Strict {
+			e.failWith(ErrNull, what+" must be a string, not null")
+		}
 		e.fail(what + " must be a string, not '" + typeName(v) + "'")
 	}
 	return s
