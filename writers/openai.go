@@ -15,9 +15,10 @@ import (
 
 // openaiWriter writes the lines of an OpenAI batch result, one for each row of the input whose units were ok:
 //
-//	{"id", "custom_id", "response": {"status_code", "request_id", "body": chat.completion}, "error": null}
+//	{"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error": null}
 //
-// The samples of a row are the choices of its body. What failed belongs into the errors file (NewDeadLetters with the
+// The body is a text_completion where the record's url is /v1/completions, else a chat.completion. The samples of a row
+// are its choices. What failed belongs into the errors file (NewDeadLetters with the
 // same configuration), as {"id", "custom_id", "response": null, "error": {"code", "message"}}.
 // See https://platform.openai.com/docs/api-reference/batch.
 type openaiWriter struct {
@@ -31,9 +32,14 @@ type openaiWriter struct {
 
 	open    bool        // choices of a row are being collected
 	key     row.UnitKey // of that row
+	legacy  bool        // it asked /v1/completions
 	custom  *string
 	choices []byte
 	usage   struct{ prompt, cached, completion int64 }
+
+	members []member // scratch
+	name    []byte
+	urlLeaf int // column of url in a Parquet source's rows; -1 for none
 }
 
 func newOpenAI(w io.Writer, cfg Config) (*openaiWriter, error) {
@@ -44,10 +50,10 @@ func newOpenAI(w io.Writer, cfg Config) (*openaiWriter, error) {
 		return nil, err
 	}
 	return &openaiWriter{from: cfg.Provenance, out: bufio.NewWriterSize(w, writeBufferBytes), own: own,
-		digest: newDigester("openai", own), unit: unit{from: cfg.Provenance}}, nil
+		digest: newDigester("openai", own), unit: unit{from: cfg.Provenance}, urlLeaf: urlLeaf(cfg.Source)}, nil
 }
 
-func (o *openaiWriter) Write(_ *row.Record, res *row.Result) error {
+func (o *openaiWriter) Write(rec *row.Record, res *row.Result) error {
 	o.unit.res = res
 	for _, c := range o.own {
 		o.digest.cell(c, c.value(&o.unit))
@@ -64,10 +70,15 @@ func (o *openaiWriter) Write(_ *row.Record, res *row.Result) error {
 	}
 	if !o.open {
 		o.open, o.key, o.custom, o.choices = true, res.Key, res.CustomID, shrink(o.choices)
+		o.legacy = o.asksCompletion(rec)
 		o.usage.prompt, o.usage.cached, o.usage.completion = int64(res.PromptTokens), int64(res.CachedTokens), 0
 	}
 	o.usage.completion += int64(res.CompletionTokens)
-	o.choices = appendChoice(o.choices, res)
+	if o.legacy {
+		o.choices = appendTextChoice(o.choices, res)
+	} else {
+		o.choices = appendChoice(o.choices, res)
+	}
 	return nil
 }
 
@@ -102,12 +113,17 @@ func (o *openaiWriter) flush() error {
 	id := requestID(o.key.Source, o.key.Row)
 	b := appendOpenAIHead(shrink(o.line), id, o.custom)
 	b = appendString(append(b, `,"response":{"status_code":200,"request_id":`...), id)
-	b = appendString(append(b, `,"body":{"id":`...), "chatcmpl-"+id)
+	prefix, object := "chatcmpl-", "chat.completion"
+	if o.legacy {
+		prefix, object = "cmpl-", "text_completion"
+	}
+	b = appendString(append(b, `,"body":{"id":`...), prefix+id)
+	b = appendString(append(b, `,"object":`...), object)
 	created := int64(0)
 	if !o.from.Created.IsZero() {
 		created = o.from.Created.Unix()
 	}
-	b = strconv.AppendInt(append(b, `,"object":"chat.completion","created":`...), created, 10)
+	b = strconv.AppendInt(append(b, `,"created":`...), created, 10)
 	b = appendString(append(b, `,"model":`...), o.from.Model)
 	b = append(append(b, `,"choices":[`...), o.choices...)
 	b = strconv.AppendInt(append(b, `],"usage":{"prompt_tokens":`...), o.usage.prompt, 10)
