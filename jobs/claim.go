@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,11 @@ func (r *runState) claim(ctx context.Context) ([]int, error) {
 	if err := checkStore(ctx, j.store, j.layout.plan(), j.plan); err != nil {
 		return nil, err
 	}
+	info, err := j.store.Stat(ctx, j.layout.plan())
+	if err != nil {
+		return nil, classify(err)
+	}
+	r.planTag = info.ETag
 	if !stored {
 		if err := r.adopt(ctx); err != nil {
 			return nil, err
@@ -37,16 +43,48 @@ func (r *runState) claim(ctx context.Context) ([]int, error) {
 	return r.missing(ctx)
 }
 
+// planned tells whether a plan is stored.
+func (r *runState) planned(ctx context.Context) (bool, error) {
+	_, err := r.job.store.Stat(ctx, r.job.layout.plan())
+	if errors.Is(err, objstore.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, classify(err)
+}
+
+// errForeignPlan ends a run whose output somebody else has taken over.
+var errForeignPlan = errors.New("the stored plan was removed or replaced by another run with --overwrite")
+
+// guard is asked before every commit: is the stored plan still the one that this run goes by?
+func (r *runState) guard(ctx context.Context) error {
+	info, err := r.job.store.Stat(ctx, r.job.layout.plan())
+	if err != nil && !errors.Is(err, objstore.ErrNotExist) {
+		return classify(err)
+	}
+	if err != nil || info.ETag != r.planTag {
+		return Errorf(BadInput, "only one job may use an output; run this one to another --output", "%s: %w", r.job.layout.shown(), errForeignPlan)
+	}
+	return nil
+}
+
+// storeChecks is how often an unclear answer of the store is asked again.
+const storeChecks = 3
+
 // checkStore repeats the conditional put of the plan: a store that accepts it cannot commit anything exactly once.
 func checkStore(ctx context.Context, store *objstore.Store, url string, plan *Plan) error {
-	again, err := putJSON(ctx, store, url, plan)
+	data, err := encodeJSON(plan)
 	if err != nil {
 		return err
 	}
-	if again {
-		return Errorf(Config, "use a store with conditional writes (If-None-Match)", "%s accepted a second conditional write: nothing can be committed exactly once there", url)
+	for range storeChecks {
+		if err = putOnce(ctx, store, url, data); err == nil {
+			return Errorf(Config, "use a store with conditional writes (If-None-Match)", "%s accepted a second conditional write: nothing can be committed exactly once there", url)
+		}
+		if errors.Is(err, objstore.ErrExists) || errors.Is(err, objstore.ErrConflict) {
+			return nil
+		}
 	}
-	return nil
+	return classify(fmt.Errorf("check that %s refuses a second write: %w", url, err))
 }
 
 // adopt takes the stored plan in place of ours, if it decides the same.
@@ -66,8 +104,16 @@ func (r *runState) adopt(ctx context.Context) error {
 		return Errorf(BadInput, "leave --template-date out to go on, or write to another --output",
 			"the output belongs to a job with another template_date: it has %s, now %s", stored.TemplateDate.Format(time.RFC3339), date.Format(time.RFC3339))
 	}
-	if n := len(j.plan.Inputs) - len(stored.Inputs); n > 0 && j.events.Warn != nil {
-		j.events.Warn(fmt.Sprintf("%d files that match now were not there when the job was planned; they are left out", n))
+	if fresh := newInputs(stored, j.plan); len(fresh) > 0 {
+		for _, url := range fresh {
+			if slices.ContainsFunc(j.spec.Inputs, func(named string) bool { n, err := objstore.Normalize(named); return err == nil && n == url }) {
+				return Errorf(BadInput, "run it as a job of its own to another --output, or start anew with --overwrite", "input %s is not part of the stored plan", url)
+			}
+		}
+		r.leftOut = len(fresh)
+		if j.events.Warn != nil {
+			j.events.Warn(fmt.Sprintf("%d files that match now were not there when the job was planned, and are left out: %s", len(fresh), few(fresh)))
+		}
 	}
 	digest := stored.Digest
 	if err := stored.seal(); err != nil {
@@ -78,6 +124,30 @@ func (r *runState) adopt(ctx context.Context) error {
 	}
 	j.plan = stored
 	return j.lay()
+}
+
+// newInputs are the inputs that a stored plan does not have.
+func newInputs(stored, now *Plan) []string {
+	known := map[string]bool{}
+	for _, in := range stored.Inputs {
+		known[in.URL] = true
+	}
+	var fresh []string
+	for _, in := range now.Inputs {
+		if !known[in.URL] {
+			fresh = append(fresh, in.URL)
+		}
+	}
+	return fresh
+}
+
+// few joins the first of many names.
+func few(names []string) string {
+	const shown = 3
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
 // missing lists the shards of this process without a part, and collects the facts of those that have one.
@@ -111,7 +181,6 @@ func (r *runState) missing(ctx context.Context) ([]int, error) {
 			return nil, Errorf(BadInput, "write to another --output, or start anew with --overwrite", "%s belongs to another plan", info.URL)
 		}
 		r.facts[n] = f
-		r.earlier++
 	}
 	return todo, nil
 }

@@ -27,6 +27,7 @@ type committer struct {
 	read    readers.Options // of the carrying pass
 	samples int64
 	warn    func(string) // may be nil
+	guard   func(context.Context) error
 }
 
 // scratch is a local file that is hashed while it is written.
@@ -75,6 +76,9 @@ func (c *committer) commit(ctx context.Context, s *shardState) (*Facts, error) {
 	facts, err := c.assemble(ctx, s, part, dead)
 	if err != nil {
 		return nil, fmt.Errorf("assemble part %d: %w", s.number, err)
+	}
+	if err := c.guard(ctx); err != nil {
+		return nil, err
 	}
 	if dead.size > 0 {
 		if err := c.put(ctx, dead, c.layout.errors(s.number), false); err != nil {

@@ -79,22 +79,34 @@ func (f *Facts) merge(o *Facts) {
 // maxSmallObject bounds plan, facts and markers when they are read back: far above what we write, far below what hurts.
 const maxSmallObject = 256 << 20
 
-// putJSON stores a small object, unless it is there already. It reports whether this call stored it.
-func putJSON(ctx context.Context, store *objstore.Store, url string, v any) (stored bool, err error) {
+func encodeJSON(v any) ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return false, fmt.Errorf("encode %s: %w", url, err)
+		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
-	data = append(data, '\n')
+	return append(data, '\n'), nil
+}
+
+// putOnce tries one conditional put.
+func putOnce(ctx context.Context, store *objstore.Store, url string, data []byte) error {
 	w, err := store.Create(ctx, url, objstore.CreateOptions{IfAbsent: true, ContentType: "application/json"})
 	if err != nil {
-		return false, classify(err)
+		return err
 	}
 	if _, err := w.Write(data); err != nil {
 		w.Abort()
-		return false, classify(err)
+		return err
 	}
-	err = w.Commit()
+	return w.Commit()
+}
+
+// putJSON stores a small object, unless it is there already. It reports whether this call stored it.
+func putJSON(ctx context.Context, store *objstore.Store, url string, v any) (stored bool, err error) {
+	data, err := encodeJSON(v)
+	if err != nil {
+		return false, err
+	}
+	err = putOnce(ctx, store, url, data)
 	switch {
 	case err == nil:
 		return true, nil

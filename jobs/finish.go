@@ -20,25 +20,27 @@ type success struct {
 // finish writes _SUCCESS if every part of the job is there, also those of other processes.
 func (r *runState) finish(ctx context.Context) error {
 	j := r.job
+	parts, err := existingParts(ctx, j.store, j.layout)
+	if err != nil {
+		return err
+	}
 	all := make([]*Facts, len(j.plan.Shards))
-	var parts map[string]objstore.Info
 	var listed []objstore.Info
 	for n := range all {
+		info, ok := parts[j.layout.part(n)]
+		if !ok && r.facts[n] != nil {
+			return Errorf(BadInput, "only one job may use an output; run this one to another --output", "%s was removed while the job ran", j.layout.part(n))
+		}
+		if !ok {
+			return nil // others are still at work; whoever comes last writes the marker
+		}
 		if all[n] = r.facts[n]; all[n] != nil {
 			continue
 		}
-		if parts == nil { // shards of other processes
-			var err error
-			if parts, err = existingParts(ctx, j.store, j.layout); err != nil {
-				return err
-			}
+		if listed == nil { // shards of other processes
 			if listed, err = j.store.List(ctx, j.layout.factsPrefix()); err != nil {
 				return classify(err)
 			}
-		}
-		info, ok := parts[j.layout.part(n)]
-		if !ok {
-			return nil // others are still at work; whoever comes last writes the marker
 		}
 		f, err := findFacts(ctx, j.store, j.layout, n, info, listed)
 		if err != nil {
@@ -46,7 +48,10 @@ func (r *runState) finish(ctx context.Context) error {
 		}
 		all[n] = f
 	}
-	_, err := putJSON(ctx, j.store, j.layout.success(), success{PlanDigest: j.plan.Digest, Parts: all})
+	if err := r.guard(ctx); err != nil {
+		return err
+	}
+	_, err = putJSON(ctx, j.store, j.layout.success(), success{PlanDigest: j.plan.Digest, Parts: all})
 	return err
 }
 
@@ -55,6 +60,12 @@ func (r *runState) finish(ctx context.Context) error {
 func (r *runState) summary(err error) *Summary {
 	j := r.job
 	sum := &Summary{Status: "ok", RunID: j.runID, Errors: map[row.Code]int64{}, Output: OutputSummary{URL: j.layout.shown(), Parts: len(r.facts)}}
+	sum.Inputs = InputSummary{Files: len(j.plan.Inputs), LeftOut: r.leftOut}
+	for _, in := range j.plan.Inputs {
+		if in.Broken != "" {
+			sum.Inputs.Broken++
+		}
+	}
 	total := Facts{Errors: sum.Errors}
 	for _, f := range r.facts {
 		total.merge(f)

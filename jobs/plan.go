@@ -39,8 +39,9 @@ type Input struct {
 	Size   int64  `json:"size"`
 	ETag   string `json:"etag"`
 	Format string `json:"format"`
-	// Rows counts its records, -1 where counting would mean reading it all.
-	Rows int64 `json:"rows"`
+	Rows   int64  `json:"rows"` // records, as counted
+	// Broken says why a file cannot be read at all. It has no part in the job, but in its exit code.
+	Broken string `json:"broken,omitempty"`
 }
 
 // Segments are the pieces of input that make up one shard, in order.

@@ -44,12 +44,22 @@ func (p *planner) makePlan(ctx context.Context, decides Decides, runID string, n
 		return err
 	}
 	var segs Segments
+	var broken error
 	for i, info := range infos {
 		more, err := p.input(ctx, i, info)
+		var fe *readers.FileError
+		if errors.As(err, &fe) && len(infos) > 1 { // one broken file does not cost the others
+			broken = err
+			p.plan.Inputs = append(p.plan.Inputs, Input{URL: info.URL, Size: info.Size, ETag: info.ETag, Broken: fe.Error()})
+			continue
+		}
 		if err != nil {
 			return err
 		}
 		segs = append(segs, more...)
+	}
+	if p.schema == nil && broken != nil {
+		return broken
 	}
 	if err := p.checkColumns(); err != nil {
 		return err
@@ -59,7 +69,7 @@ func (p *planner) makePlan(ctx context.Context, decides Decides, runID string, n
 		format = formatOfName(p.spec.Output)
 	}
 	if format == "" {
-		format = p.plan.Inputs[0].Format
+		format = p.first().Format
 	}
 	p.plan.Decides.Format = format
 	if p.schema.Format == "jsonl" && format == "parquet" {
@@ -78,11 +88,11 @@ func (p *planner) expand(ctx context.Context) ([]objstore.Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkOverlap(p.spec.Inputs, nil, out); err != nil {
+		return nil, err
+	}
 	var all []objstore.Info
 	for _, pattern := range p.spec.Inputs {
-		if url, err := objstore.Normalize(pattern); err == nil && isPrefix(url) && within(out.shown(), url) {
-			return nil, Errorf(Usage, "choose an --output outside of it", "the output %s lies inside the input %s", out.shown(), pattern)
-		}
 		infos, err := p.store.Expand(ctx, pattern)
 		if err != nil {
 			return nil, expandError(pattern, err)
@@ -94,26 +104,7 @@ func (p *planner) expand(ctx context.Context) ([]objstore.Info, error) {
 	if len(all) == 0 {
 		return nil, Errorf(NoInput, "files of a known format end in .jsonl, .ndjson, .parquet, with .gz or .zst if compressed", "no input file in %s", strings.Join(p.spec.Inputs, ", "))
 	}
-	for _, info := range all {
-		if info.URL == out.single || out.single == "" && within(info.URL, out.shown()) {
-			return nil, Errorf(Usage, "choose another --output, or a narrower --input", "the input %s lies inside the output %s", info.URL, out.shown())
-		}
-	}
-	return all, nil
-}
-
-// isPrefix tells whether a URL stands for all files below it.
-func isPrefix(url string) bool {
-	loc, err := objstore.Parse(url)
-	return err == nil && (loc.Key == "" || strings.HasSuffix(loc.Key, "/"))
-}
-
-// within tells whether a URL lies below a folder (whose URL ends in a slash), or is it.
-func within(url, folder string) bool {
-	a, err1 := objstore.Parse(url)
-	b, err2 := objstore.Parse(folder)
-	return err1 == nil && err2 == nil && a.Scheme == b.Scheme && a.Bucket == b.Bucket &&
-		strings.HasPrefix(strings.TrimSuffix(a.Key, "/")+"/", b.Key)
+	return all, checkOverlap(nil, all, out)
 }
 
 // input looks at one input: its format, its columns, its cuts.
@@ -130,7 +121,7 @@ func (p *planner) input(ctx context.Context, i int, info objstore.Info) (Segment
 	}
 	in := Input{URL: info.URL, Size: info.Size, ETag: info.ETag, Format: format}
 	opts := readers.Options{Format: format, MaxLineBytes: p.spec.MaxLineBytes}
-	if format == "parquet" || i < schemaFiles {
+	if format == "parquet" || p.schema == nil || i < schemaFiles {
 		s, err := readers.Schema(ctx, obj, opts, schemaSample)
 		if err != nil {
 			return nil, classify(fmt.Errorf("input %s: %w", info.URL, err))
@@ -139,9 +130,9 @@ func (p *planner) input(ctx context.Context, i int, info objstore.Info) (Segment
 			return nil, err
 		}
 	}
-	if p.plan.Inputs != nil && p.plan.Inputs[0].Format != format {
+	if first := p.first(); first != nil && first.Format != format {
 		return nil, Errorf(BadInput, "run each format as a job of its own", "inputs have different formats: %s is %s, %s is %s",
-			p.plan.Inputs[0].URL, p.plan.Inputs[0].Format, info.URL, format)
+			first.URL, first.Format, info.URL, format)
 	}
 	split := p.spec.SplitBytes
 	if isSingle(p.spec.Output) {
@@ -162,6 +153,16 @@ func (p *planner) input(ctx context.Context, i int, info objstore.Info) (Segment
 		segs = append(segs, Segment{Input: i, Cut: c, Rows: c.Rows})
 	}
 	return segs, nil
+}
+
+// first is the first input that can be read.
+func (p *planner) first() *Input {
+	for i := range p.plan.Inputs {
+		if p.plan.Inputs[i].Broken == "" {
+			return &p.plan.Inputs[i]
+		}
+	}
+	return nil
 }
 
 // addSchema collects columns and refuses Parquet files whose columns differ, naming the first conflict.
@@ -187,7 +188,7 @@ func (p *planner) addSchema(in *Input, s *row.Schema) error {
 		}
 		if a != b {
 			return Errorf(BadInput, "run files of different schemas as jobs of their own", "inputs have different schemas: column %d is %s in %s and %s in %s",
-				i, describe(a), p.plan.Inputs[0].URL, describe(b), in.URL)
+				i, describe(a), p.first().URL, describe(b), in.URL)
 		}
 	}
 	return nil

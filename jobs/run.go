@@ -239,11 +239,23 @@ type runState struct {
 	total   int64
 	exact   bool
 	broken  []error
-	earlier int // parts found committed
+	planTag string // ETag of the stored plan
+	leftOut int    // files that match the inputs, but came after the plan
 }
 
 func (r *runState) run(ctx context.Context) error {
 	j := r.job
+	r.live.Errors = map[row.Code]int64{}
+	defer r.unload()
+	planned, err := r.planned(ctx)
+	if err != nil {
+		return err
+	}
+	if !planned || j.spec.Overwrite { // nothing is stored or removed before it is sure that the job can start
+		if err := r.loadEngine(ctx); err != nil {
+			return err
+		}
+	}
 	todo, err := r.claim(ctx)
 	if err != nil {
 		return err
@@ -252,7 +264,11 @@ func (r *runState) run(ctx context.Context) error {
 	if j.events.Planned != nil {
 		j.events.Planned(j.plan, r.total, r.exact)
 	}
-	r.live.Errors = map[row.Code]int64{}
+	for _, in := range j.plan.Inputs {
+		if in.Broken != "" {
+			r.broken = append(r.broken, Errorf(BadInput, "bring a whole file and run it to another --output", "input %s was left out: %s", in.URL, in.Broken))
+		}
+	}
 	if len(todo) > 0 {
 		if err := r.work(ctx, todo); err != nil {
 			return err
@@ -264,17 +280,25 @@ func (r *runState) run(ctx context.Context) error {
 	return r.finish(ctx)
 }
 
-// work loads the model and runs the shards.
-func (r *runState) work(ctx context.Context, todo []int) error {
-	j := r.job
-	if err := r.loadEngine(ctx); err != nil {
-		return err
-	}
-	defer func() {
+// unload gives back what loadEngine took.
+func (r *runState) unload() {
+	if r.engine != nil {
 		r.last = r.engine.Stats()
 		r.engine.Close()
+	}
+	if r.loaded != nil {
 		r.loaded.close()
-	}()
+	}
+}
+
+// work runs the shards.
+func (r *runState) work(ctx context.Context, todo []int) error {
+	j := r.job
+	if r.engine == nil {
+		if err := r.loadEngine(ctx); err != nil {
+			return err
+		}
+	}
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, j.config.VocabSize, r.engine.Check)
 	ready := make(chan *shardState, j.spec.OpenShards+1) // at most OpenShards are unfinished: sending never blocks
 	feed := &shardFeed{
@@ -286,7 +310,7 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 	com := &committer{
 		store: j.store, plan: j.plan, layout: j.layout, runID: j.runID, write: j.writerConfig(),
 		read: readers.Options{Carry: true, MaxLineBytes: j.spec.MaxLineBytes}, samples: int64(j.spec.Samples),
-		warn: j.events.Warn,
+		warn: j.events.Warn, guard: r.guard,
 	}
 	r.began = time.Now()
 	g, gctx := errgroup.WithContext(ctx)
@@ -324,7 +348,7 @@ func (r *runState) commit(ctx context.Context, com *committer, s *shardState) er
 	}
 	facts, err := com.commit(ctx, s)
 	if err != nil {
-		if KindOf(err) == BadInput {
+		if KindOf(err) == BadInput && !errors.Is(err, errForeignPlan) { // an input that changed costs its shard, not the others
 			r.mu.Lock()
 			r.broken = append(r.broken, err)
 			r.mu.Unlock()

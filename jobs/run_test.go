@@ -257,13 +257,13 @@ func TestLimitSamplesAndSingleObject(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/a.jsonl", rowsJSONL(4))
 	writeFile(t, dir+"/b.jsonl", rowsJSONL(4))
-	s := testSpec(dir+"/*.jsonl", dir+"/out.jsonl")
+	s := testSpec(dir+"/*.jsonl", dir+"/res/out.jsonl")
 	s.Limit, s.Samples, s.Params.Temperature = 6, 3, 1
 	sum := mustRun(t, s)
 	if sum.Rows.Total != 18 || sum.Output.Parts != 1 {
 		t.Fatalf("6 rows with 3 samples: %+v", sum)
 	}
-	data, err := os.ReadFile(dir + "/out.jsonl")
+	data, err := os.ReadFile(dir + "/res/out.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestLimitSamplesAndSingleObject(t *testing.T) {
 	if i != 18 || len(seeds) != 18 {
 		t.Errorf("%d lines with %d seeds, want 18 of both", i, len(seeds))
 	}
-	if !exists(dir + "/out.jsonl.batchmill/_SUCCESS") {
+	if !exists(dir + "/res/out.jsonl.batchmill/_SUCCESS") {
 		t.Error("side objects of a single object lie beside it")
 	}
 }
@@ -312,5 +312,130 @@ func TestResultsDoNotDependOnTheWayTheyAreMade(t *testing.T) {
 		change(&s)
 		mustRun(t, s)
 		equalRows(t, results(t, strings.TrimSuffix(s.Output, "/")), want)
+	}
+}
+
+func TestOutputsThatAreInputsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	os.Mkdir(dir+"/in", 0o755)
+	in := writeFile(t, dir+"/in/a.jsonl", rowsJSONL(2))
+	if err := os.Symlink(dir+"/in", dir+"/link"); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	for _, c := range []struct{ input, output string }{
+		{in, in},
+		{in, dir + "/link/a.jsonl"},
+		{dir + "/in/", dir + "/in/out/"},
+		{dir + "/in/", dir + "/link/out/"},
+		{dir + "/in/*.jsonl", dir + "/in/out.jsonl"},
+		{dir + "/in/**", dir + "/in/o"},
+		{dir + "/link/**", dir + "/in/o"},
+		{in, dir + "/in/"},
+		{in, dir + "/link/"},
+	} {
+		s := testSpec(c.input, c.output)
+		s.Overwrite = true
+		if _, err := runJob(t, context.Background(), s, Events{}); KindOf(err) != Usage {
+			t.Errorf("--input %s --output %s: %v", c.input, c.output, err)
+		}
+		if !exists(in) {
+			t.Fatalf("--input %s --output %s --overwrite removed the input", c.input, c.output)
+		}
+	}
+}
+
+func TestNothingIsRemovedBeforeTheJobCanStart(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, dir+"/in.jsonl", rowsJSONL(3))
+	s := testSpec(in, dir+"/out/")
+	mustRun(t, s)
+	s.Overwrite, s.KVMemory = true, 1<<55
+	if _, err := runJob(t, context.Background(), s, Events{}); KindOf(err) != Config {
+		t.Fatalf("too much KV memory: %v", err)
+	}
+	if !exists(dir+"/out/_SUCCESS") || len(results(t, dir+"/out")) != 3 {
+		t.Error("the old output is gone, and there is no new one")
+	}
+	s.Output, s.Overwrite = dir+"/other/", false
+	if _, err := runJob(t, context.Background(), s, Events{}); KindOf(err) != Config {
+		t.Fatal(err)
+	}
+	if exists(dir + "/other/_run/plan.json") {
+		t.Error("a job that cannot start has stored its plan")
+	}
+}
+
+func TestAJobThatWasOverwrittenWhileItRanFails(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, dir+"/in.jsonl", rowsJSONL(40))
+	s := testSpec(in, dir+"/out/")
+	s.SplitBytes, s.OpenShards = 800, 1
+	first := true
+	_, err := runJob(t, context.Background(), s, Events{Part: func(string, *Facts) {
+		if first {
+			first = false
+			other := s
+			other.Overwrite, other.Seed = true, 77
+			if _, err := runJob(t, context.Background(), other, Events{}); err != nil {
+				t.Errorf("the overwriting job: %v", err)
+			}
+		}
+	}})
+	if KindOf(err) != BadInput {
+		t.Errorf("the overwritten job ended with %v", err)
+	}
+	var done success
+	data, _ := os.ReadFile(dir + "/out/_SUCCESS")
+	if err := json.Unmarshal(data, &done); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range done.Parts {
+		if f.PlanDigest != done.PlanDigest {
+			t.Errorf("%s belongs to another plan", f.Part)
+		}
+	}
+	if rows := results(t, dir+"/out"); len(rows) != 40 {
+		t.Errorf("%d rows, want 40", len(rows))
+	}
+}
+
+func TestOneBrokenFileDoesNotCostTheOthers(t *testing.T) {
+	dir := t.TempDir()
+	os.Mkdir(dir+"/in", 0o755)
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write(rowsJSONL(20))
+	z.Close()
+	bad := b.Bytes()
+	bad[len(bad)-7] ^= 0xff // the checksum
+	writeFile(t, dir+"/in/a.jsonl.gz", bad)
+	writeFile(t, dir+"/in/b.jsonl", rowsJSONL(5))
+	sum, err := runJob(t, context.Background(), testSpec(dir+"/in/", dir+"/out/"), Events{})
+	if KindOf(err) != BadInput || !strings.Contains(err.Error(), "a.jsonl.gz") || sum == nil || sum.Rows.OK != 5 {
+		t.Fatalf("got %v, %+v", err, sum)
+	}
+	if exists(dir + "/out/_SUCCESS") {
+		t.Error("_SUCCESS stands beside a job with a broken input")
+	}
+	os.Remove(dir + "/in/b.jsonl")
+	if _, err := runJob(t, context.Background(), testSpec(dir+"/in/", dir+"/out2/"), Events{}); KindOf(err) != BadInput {
+		t.Errorf("nothing but a broken file: %v", err)
+	}
+}
+
+func TestFilesThatCameAfterThePlan(t *testing.T) {
+	dir := t.TempDir()
+	os.Mkdir(dir+"/in", 0o755)
+	writeFile(t, dir+"/in/a.jsonl", rowsJSONL(2))
+	s := testSpec(dir+"/in/*.jsonl", dir+"/out/")
+	mustRun(t, s)
+	b := writeFile(t, dir+"/in/b.jsonl", rowsJSONL(2))
+	warned := ""
+	if _, err := runJob(t, context.Background(), s, Events{Warn: func(m string) { warned = m }}); err != nil || !strings.Contains(warned, "b.jsonl") {
+		t.Errorf("a new file that a pattern matches: %v, warning %q", err, warned)
+	}
+	s.Inputs = append(s.Inputs, b)
+	if _, err := runJob(t, context.Background(), s, Events{}); KindOf(err) != BadInput || !strings.Contains(err.Error(), "b.jsonl") {
+		t.Errorf("a new file that is named: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ type Summary struct {
 	Batch      BatchSummary       `json:"batch"`
 	KV         KVSummary          `json:"kv"`
 	Memory     MemorySummary      `json:"memory"`
+	Inputs     InputSummary       `json:"inputs"`
 	Output     OutputSummary      `json:"output"`
 	Message    string             `json:"message"`
 }
@@ -54,6 +55,14 @@ type KVSummary struct {
 // MemorySummary is the process's peak resident set; null where the system does not tell.
 type MemorySummary struct {
 	PeakRSS *int64 `json:"peak_rss_bytes"`
+}
+
+// InputSummary counts files: those of the plan, those that cannot be read, and those that match by now but came after
+// the plan and are left out.
+type InputSummary struct {
+	Files   int `json:"files"`
+	Broken  int `json:"broken"`
+	LeftOut int `json:"left_out"`
 }
 
 // OutputSummary says where the parts are.
