@@ -40,6 +40,8 @@ type Estimate struct {
 	MemoryCeiling   int64              `json:"memory_ceiling_bytes"`
 	Available       int64              `json:"memory_available_bytes"`
 	Output          string             `json:"output"`
+	Done            int                `json:"parts_done"` // parts that an earlier run of this job has committed
+	OtherJob        string             `json:"other_job"`  // why the output cannot take this job; "" if it can
 	Format          string             `json:"format"`
 }
 
@@ -119,7 +121,31 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 	}
 	e.MemoryCeiling = e.WeightBytes + e.KVMemory + pipeline.DefaultWindowBytes + processOverhead
 	e.Available, _ = availableMemory()
+	if err := e.output(ctx, j); err != nil {
+		return nil, err
+	}
 	return e, ctx.Err()
+}
+
+// output looks at what the output holds already.
+func (e *Estimate) output(ctx context.Context, j *Job) error {
+	r := &runState{job: j, facts: map[int]*Facts{}}
+	planned, err := r.planned(ctx)
+	if err != nil {
+		return err
+	}
+	if !planned {
+		err = refuseStray(ctx, j.store, j.layout)
+	} else if err = r.adopt(ctx); err == nil {
+		_, err = r.missing(ctx)
+	}
+	var known *Error
+	if errors.As(err, &known) && known.Kind == BadInput {
+		e.OtherJob = known.Err.Error()
+		return nil
+	}
+	e.Done = len(r.facts)
+	return err
 }
 
 // memory asks the device how much the weights take.

@@ -194,6 +194,9 @@ func (o orderedJSON) MarshalJSON() ([]byte, error) {
 }
 
 func expandError(pattern string, err error) error {
+	if _, nerr := objstore.Normalize(pattern); nerr != nil {
+		return Errorf(Usage, "", "input %s: %w", pattern, nerr)
+	}
 	if errors.Is(err, objstore.ErrNoMatch) || errors.Is(err, objstore.ErrNotExist) {
 		return Errorf(NoInput, "check the path; quote a glob so that the shell leaves it alone", "input %s: %w", pattern, err)
 	}

@@ -83,6 +83,9 @@ func Prepare(ctx context.Context, spec Spec, store *objstore.Store, ev Events) (
 	if err := j.describe(); err != nil {
 		return nil, err
 	}
+	if most := j.config.MaxPositions; spec.MaxModelLen > most {
+		return nil, Errorf(Usage, "", "--max-model-len %d is beyond the %d positions that the model was made for", spec.MaxModelLen, most)
+	}
 	decides, err := j.decides()
 	if err != nil {
 		return nil, err
@@ -126,7 +129,10 @@ func (j *Job) lay() error {
 	if src := j.plan.Decides.ChatTemplate; src != "" && !j.spec.Raw {
 		j.prompt.Chat, err = chat.New(src, chat.Config{BOS: j.bundle.BOS, EOS: j.bundle.EOS, Now: j.plan.TemplateDate})
 		if err != nil {
-			return Errorf(BadInput, "give another with --chat-template FILE, or use --raw", "chat template: %w", err)
+			if j.spec.ChatTemplate != "" {
+				return Errorf(Usage, "templates are Jinja", "--chat-template: %w", err)
+			}
+			return Errorf(BadInput, "give another with --chat-template FILE, or use --raw", "the model's chat template: %w", err)
 		}
 	}
 	return writersError(writers.Check(j.writerConfig()))

@@ -127,13 +127,32 @@ func (s *Spec) validate() error {
 		return Errorf(Usage, "use auto or f32", "activations %q are not offered by this build", s.Activations)
 	case s.Samples < 1:
 		return Errorf(Usage, "", "--samples must be at least 1, not %d", s.Samples)
+	case s.Raw && (s.System != "" || s.ChatTemplate != ""):
+		return Errorf(Usage, "leave --raw out, or the other", "--raw uses no chat template, so --system and --chat-template have no meaning beside it")
+	case s.Prompt != "" && s.TokenIDsColumn != "":
+		return Errorf(Usage, "give one of them", "both --prompt and --token-ids-column are given")
 	case s.Limit < 0:
 		return Errorf(Usage, "", "--limit must not be negative")
 	case s.Samples > 1 && s.Params.Temperature == 0:
 		return Errorf(Usage, "give --temperature above 0", "%d samples of a greedy decode would all be equal", s.Samples)
 	}
+	if err := s.validateOutput(); err != nil {
+		return err
+	}
 	if s.Format != "" && !slices.Contains(outputFormats, s.Format) {
 		return Errorf(Usage, "known: "+strings.Join(outputFormats, ", "), "unknown output format %q", s.Format)
+	}
+	return nil
+}
+
+// validateOutput refuses a format that the output's name contradicts, and names of formats that are not written.
+func (s *Spec) validateOutput() error {
+	ext := path.Ext(strings.TrimSuffix(s.Output, "/"))
+	if !strings.HasSuffix(s.Output, "/") && slices.Contains([]string{".csv", ".tsv", ".arrow", ".feather", ".gz", ".zst", ".json", ".txt"}, ext) {
+		return Errorf(Usage, "write to a .parquet or .jsonl file, or end a folder's name with a slash", "--output %s: %s files are not written", s.Output, ext)
+	}
+	if named := formatOfName(s.Output); named != "" && s.Format != "" && extension(s.Format) != extension(named) {
+		return Errorf(Usage, "give a name that ends in "+extension(s.Format)+", or a folder", "--output %s does not hold --format %s", s.Output, s.Format)
 	}
 	return nil
 }

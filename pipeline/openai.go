@@ -13,7 +13,6 @@ import (
 
 // request is what a row of the OpenAI batch shape asks for, over the job's own settings.
 type request struct {
-	id       string
 	messages []any  // of a chat request, else nil
 	prompt   string // of a completion request
 	params   infer.Params
@@ -33,7 +32,7 @@ func (p *Preparer) openAI(rec *row.Record) (*request, *row.Error) {
 	if rerr != nil {
 		return nil, rerr
 	}
-	r := &request{id: in.CustomID, params: p.Params, samples: p.Samples}
+	r := &request{params: p.Params, samples: p.Samples}
 	bad := func(key string, v any) *row.Error {
 		return p.at(rec, row.InvalidParams, "body.%s cannot be %s", key, kindOf(v))
 	}

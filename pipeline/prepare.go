@@ -122,11 +122,11 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 	ask := &request{params: p.Params, samples: p.Samples}
 	batch := p.Batch && p.Prompt == nil && p.TokenIDsColumn == "" && readers.IsOpenAI(rec)
 	if batch {
+		if custom, ok := rec.Fields["custom_id"].(string); ok && id == nil { // also beside an error
+			id = &custom
+		}
 		if ask, rerr = p.openAI(rec); rerr != nil {
 			return nil, id, rerr
-		}
-		if id == nil {
-			id = &ask.id
 		}
 	}
 	ids, rerr := p.tokens(rec, ask, batch)
@@ -312,6 +312,9 @@ func (p *Preparer) userTemplate(t *jinja.Template, rec *row.Record) (jinja.Text,
 
 func (p *Preparer) promptText(rec *row.Record) (string, *row.Error) {
 	v, ok := rec.Fields[p.PromptColumn]
+	if m, there := rec.Fields[p.MessagesColumn]; !ok && there && m == nil {
+		return "", p.at(rec, row.NullPrompt, "column %q is null, and there is no %q; fill one or leave the row out", p.MessagesColumn, p.PromptColumn)
+	}
 	if !ok {
 		what := fmt.Sprintf("%q", p.PromptColumn)
 		if p.MessagesColumn != "" {

@@ -123,6 +123,7 @@ func TestBadRowsGetTheirCode(t *testing.T) {
 		{"no column", nil, record("text", "x"), row.MissingColumn},
 		{"another case", nil, record("PROMPT", "x"), row.MissingColumn},
 		{"null", nil, record("prompt", nil), row.NullPrompt},
+		{"null messages and no prompt", nil, record("messages", nil), row.NullPrompt},
 		{"a number", nil, record("prompt", int64(3)), row.InvalidRowType},
 		{"empty", func(p *Prompting) { p.Raw = true }, record("prompt", ""), row.EmptyPrompt},
 		{"too long", nil, record("prompt", strings.Repeat("long ", 2000)), row.ContextExceeded},
@@ -222,8 +223,12 @@ func TestOpenAIRequests(t *testing.T) {
 		"another verb":  {record("custom_id", "c", "method", "GET", "url", "/v1/completions", "body", ordered.MapOf()), row.UnsupportedRequest},
 		"prompt a list": {openAIRecord("/v1/completions", ordered.MapOf("prompt", []any{"x"})), row.UnsupportedRequest},
 	} {
-		if _, _, rerr := p.Prepare(c.rec); rerr == nil || rerr.Code != c.want {
+		_, id, rerr := p.Prepare(c.rec)
+		if rerr == nil || rerr.Code != c.want {
 			t.Errorf("%s: got %v, want %s", name, rerr, c.want)
+		}
+		if id == nil || *id != c.rec.Fields["custom_id"] {
+			t.Errorf("%s: the error row lost its custom_id", name)
 		}
 	}
 }

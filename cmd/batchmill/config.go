@@ -89,7 +89,7 @@ func (a *configApplier) walk(prefix string, n ast.Node) error {
 		return a.fail(n, "", "expected keys and values, found %s", n.Type())
 	}
 	for _, p := range pairs {
-		key := prefix + p.Key.String()
+		key := prefix + keyText(p.Key)
 		if flag, ok := yamlKeys[key]; ok {
 			if err := a.set(key, flag, p.Value); err != nil {
 				return err
@@ -104,6 +104,14 @@ func (a *configApplier) walk(prefix string, n ast.Node) error {
 		}
 	}
 	return nil
+}
+
+// keyText is a key without its quotes.
+func keyText(k ast.MapKeyNode) string {
+	if s, ok := k.(*ast.StringNode); ok {
+		return s.Value
+	}
+	return k.String()
 }
 
 func (a *configApplier) set(key, flag string, v ast.Node) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func jobFile(t *testing.T, text string) string {
 
 func TestJobFile(t *testing.T) {
 	file := jobFile(t, `
-model: hf:Qwen/Qwen3-0.6B
+"model": hf:Qwen/Qwen3-0.6B
 input:  {urls: ["s3://bucket/in/*.jsonl.zst", "a,b.jsonl"], columns: [id, text]}
 output: {url: s3://bucket/out/, format: parquet}
 prompt: {system: "You are terse.", user: "Translate: {{ text }}", chat_template_kwargs: {enable_thinking: false}}
@@ -125,6 +126,11 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"inspect", "x.jsonl", "--rows", "3"}, 64, "before arguments"},
 		{[]string{"run"}, 64, "--model"},
 		{[]string{"run", "--max-tokens", "0"}, 64, "--max-tokens"},
+		{[]string{"run", "--samples", "0"}, 64, "--samples"},
+		{[]string{"run", "--frobnicate", "--json"}, 64, "frobnicate"},
+		{[]string{"run", "--model", "x", "--input", "y", "--output", "o.parquet", "--format", "jsonl"}, 64, "--format jsonl"},
+		{[]string{"run", "--model", "x", "--input", "y", "--output", "o.csv"}, 64, ".csv"},
+		{[]string{"run", "--model", "x", "--input", "y", "--output", "o/", "--raw", "--system", "z"}, 64, "--raw"},
 		{[]string{"run", "--shard", "4/4"}, 64, "out of range"},
 		{[]string{"run", "--top-p", "2"}, 64, "top_p"},
 		{[]string{"run", "--kv-memory", "12 apples"}, 64, "not a size"},
@@ -137,6 +143,9 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := execute(context.Background(), append([]string{"batchmill"}, c.args...), strings.NewReader(""), &out, &errs)
+		if want := slices.Contains(c.args, "--json") && c.args[0] == "run"; want != (strings.Count(out.String(), "\"exit_code\":") == 1) && c.code != 0 {
+			t.Errorf("%v: stdout %q", c.args, out.String())
+		}
 		if code != c.code || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%v: exit %d, want %d; stderr %q, want %q in it", c.args, code, c.code, errs.String(), c.want)
 		}

@@ -185,6 +185,9 @@ func filesOf(c *cli.Context, s *jobs.Spec) error {
 		if err != nil {
 			return jobs.Errorf(jobs.NoInput, "", "--chat-template: %w", err)
 		}
+		if len(data) == 0 {
+			return jobs.Errorf(jobs.Usage, "use --raw for no template", "--chat-template: %s is empty", name)
+		}
 		s.ChatTemplate = string(data)
 	}
 	if kw := c.String("chat-template-kwargs"); kw != "" {
@@ -266,6 +269,9 @@ func dateOf(c *cli.Context, s *jobs.Spec) error {
 func checkValues(c *cli.Context, s *jobs.Spec) error {
 	if c.IsSet("max-tokens") && s.Params.MaxTokens < 1 {
 		return jobs.Errorf(jobs.Usage, "", "--max-tokens must be at least 1, not %d", s.Params.MaxTokens)
+	}
+	if s.Samples < 1 {
+		return jobs.Errorf(jobs.Usage, "", "--samples must be at least 1, not %d", s.Samples)
 	}
 	for _, stop := range s.Params.Stop {
 		if stop == "" {

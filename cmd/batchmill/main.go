@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -48,6 +49,7 @@ func interruptible(parent context.Context) (context.Context, func()) {
 // execute runs one command line and returns the exit code. It is the one place where an error becomes an exit code.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app := newApp(stdin, stdout, stderr)
+	app.Metadata["args"] = args
 	err := app.RunContext(ctx, args)
 	if err == nil {
 		return 0
@@ -71,7 +73,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Reader:                    stdin,
 		Writer:                    stdout,
 		ErrWriter:                 stderr,
-		HideVersion:               true,
+		Version:                   version,
+		Metadata:                  map[string]any{},
 		DisableSliceFlagSeparator: true, // commas inside a value never split it
 		ExitErrHandler:            func(*cli.Context, error) {},
 		Suggest:                   true,
@@ -95,12 +98,23 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	return app
 }
 
-func usageError(c *cli.Context, err error, _ bool) error {
+func usageError(c *cli.Context, err error, _ bool) (out error) {
+	defer func() { // under --json the summary comes on failure too, even where flags could not be read
+		if c.Command.Name == "run" && slices.Contains(argsOf(c), "--json") {
+			_ = printJSON(c, failedSummary(out))
+		}
+	}()
 	hint := fmt.Sprintf("`%s --help` lists the flags", c.Command.HelpName)
 	if strings.Contains(err.Error(), "not defined: -n") {
 		hint = "for several completions of a row use --samples"
 	}
 	return jobs.Errorf(jobs.Usage, hint, "%w", err)
+}
+
+// argsOf is the command line as it was given.
+func argsOf(c *cli.Context) []string {
+	args, _ := c.App.Metadata["args"].([]string)
+	return args
 }
 
 // noArguments refuses positional arguments, which are mostly a glob that the shell expanded.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/batchmill/batchmill/internal/objstore"
+	"github.com/batchmill/batchmill/internal/row"
 	"github.com/batchmill/batchmill/jobs"
 )
 
@@ -59,16 +61,36 @@ func printEstimate(w io.Writer, e *jobs.Estimate) {
 	fmt.Fprintf(w, "inputs         %d files, %s, %d shards\n", e.Inputs, bytesText(e.InputBytes), e.Shards)
 	fmt.Fprintf(w, "rows           %s%d", about, e.Rows)
 	if e.Failing > 0 {
-		fmt.Fprintf(w, ", of which %s%d would be error rows %v", about, e.Failing, e.Errors)
+		fmt.Fprintf(w, ", of which %s%d would be error rows (%s)", about, e.Failing, codesText(e.Errors))
 	}
 	fmt.Fprintf(w, "\nprompt tokens  %s%d (min %d, median %d, max %d a row)\n", about, e.PromptTokens, e.Shortest, e.Median, e.Longest)
 	fmt.Fprintf(w, "output tokens  at most %s%d\n", about, e.MaxOutputTokens)
 	fmt.Fprintf(w, "weights        %s\n", bytesText(e.WeightBytes))
 	fmt.Fprintf(w, "KV pages       %s for the longest row, %s pool\n", bytesText(e.KVLongest), bytesText(e.KVMemory))
 	if e.Available > 0 {
-		fmt.Fprintf(w, "memory         about %s of %s available\n", bytesText(e.MemoryCeiling), bytesText(e.Available))
+		fmt.Fprintf(w, "memory         about %s of %s available", bytesText(e.MemoryCeiling), bytesText(e.Available))
+		if e.MemoryCeiling > e.Available {
+			fmt.Fprint(w, ": NOT ENOUGH; lower --kv-memory, or use a smaller model")
+		}
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "output         %s (%s)\n", e.Output, e.Format)
+	fmt.Fprintf(w, "output         %s (%s)", e.Output, e.Format)
+	switch {
+	case e.OtherJob != "":
+		fmt.Fprintf(w, "\n               CANNOT BE USED: %s", e.OtherJob)
+	case e.Done > 0:
+		fmt.Fprintf(w, ", %d of %d parts are done", e.Done, e.Shards)
+	}
+	fmt.Fprintln(w)
+}
+
+// codesText lists error codes with their counts, in order.
+func codesText(errors map[row.Code]int64) string {
+	var list []string
+	for _, code := range slices.Sorted(maps.Keys(errors)) {
+		list = append(list, fmt.Sprintf("%s %d", code, errors[code]))
+	}
+	return strings.Join(list, ", ")
 }
 
 // bytesText prints a size for a person.
@@ -98,7 +120,7 @@ func showConfig(c *cli.Context) error {
 		name := f.Names()[0]
 		from := "default"
 		switch {
-		case onCommandLine(f):
+		case onCommandLine(c, f):
 			from = "flag"
 		case os.Getenv(env(name)[0]) != "":
 			from = env(name)[0]
@@ -115,8 +137,8 @@ func showConfig(c *cli.Context) error {
 }
 
 // onCommandLine tells whether a flag was written out.
-func onCommandLine(f cli.Flag) bool {
-	for _, arg := range os.Args[1:] {
+func onCommandLine(c *cli.Context, f cli.Flag) bool {
+	for _, arg := range argsOf(c) {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if strings.HasPrefix(arg, "-") && slices.Contains(f.Names(), name) {
 			return true

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,11 +26,11 @@ func runCommand() *cli.Command {
 func runAction(c *cli.Context) (err error) {
 	sum := &jobs.Summary{Status: "error"}
 	defer func() { // the summary is the last line of stdout, on failure too
-		if !c.Bool("json") {
+		if !c.Bool("json") && !slices.Contains(argsOf(c), "--json") {
 			return
 		}
 		if err != nil && sum.ExitCode == 0 {
-			sum.Status, sum.ExitCode, sum.Message = "error", jobs.KindOf(err).ExitCode(), err.Error()
+			sum = failedSummary(err)
 		}
 		if perr := printJSON(c, sum); perr != nil && err == nil {
 			err = jobs.Errorf(jobs.StorageIO, "", "write the summary: %w", perr)
@@ -60,6 +61,11 @@ func runAction(c *cli.Context) (err error) {
 		printSummary(c.App.ErrWriter, sum)
 	}
 	return err
+}
+
+// failedSummary is the summary of a run that never began.
+func failedSummary(err error) *jobs.Summary {
+	return &jobs.Summary{Status: "error", ExitCode: jobs.KindOf(err).ExitCode(), Message: err.Error()}
 }
 
 func prepare(ctx context.Context, spec jobs.Spec, store *objstore.Store, ev jobs.Events) (*jobs.Job, error) {
