@@ -46,6 +46,12 @@ func detect(ctx context.Context, obj Object, o Options) (detected, error) {
 	}
 	d := detected{compression: compressionOf(head)}
 	name := baseName(obj)
+	if c, ok := compressedExt[path.Ext(name)]; ok && d.compression == "" && len(head) < len(c.magic) && strings.HasPrefix(c.magic, string(head)) {
+		if len(head) > 0 {
+			return d, &FileError{URL: obj.Name(), Truncated: true, Hint: "copy it again", Err: fmt.Errorf("%d bytes are less than the start of %s data", len(head), c.name)}
+		}
+		name = strings.TrimSuffix(name, path.Ext(name)) // nothing at all, as a program leaves it that had nothing to write
+	}
 	if d.compression != "" {
 		name = strings.TrimSuffix(name, path.Ext(name))
 		r, err := decompress(obj.NewReader(ctx, 0, -1), d.compression)
@@ -96,11 +102,21 @@ func sniff(r io.ReadCloser) ([]byte, error) {
 	return head[:n], err
 }
 
+// compressedExt are the endings of compressed files' names, with the first bytes that such a file has.
+var compressedExt = map[string]struct{ name, magic string }{
+	".gz": {gzipped, gzipMagic}, ".gzip": {gzipped, gzipMagic}, ".zst": {zstded, zstdMagic}, ".zstd": {zstded, zstdMagic},
+}
+
+const (
+	gzipMagic = "\x1f\x8b"
+	zstdMagic = "\x28\xb5\x2f\xfd"
+)
+
 func compressionOf(head []byte) string {
 	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+	case bytes.HasPrefix(head, []byte(gzipMagic)):
 		return gzipped
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case bytes.HasPrefix(head, []byte(zstdMagic)):
 		return zstded
 	case len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18: // skippable frame
 		return zstded

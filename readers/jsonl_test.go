@@ -237,7 +237,7 @@ func TestTruncated(t *testing.T) {
 		{"x.jsonl.gz", gz(text.String()[:half], text.String()[half:])}, {"x.jsonl.zst", zst(text.String()[:half], text.String()[half:])},
 	} {
 		whole := 0
-		for n := 5; n < len(c.data); n++ {
+		for n := 1; n < len(c.data); n++ {
 			recs, err := readAll(t, &memObject{c.name, c.data[:n]}, Cut{}, Options{Columns: []string{"a"}})
 			for i, rec := range recs {
 				if rec.Err != nil || rec.Fields["a"] != int64(i) {
@@ -253,12 +253,34 @@ func TestTruncated(t *testing.T) {
 				t.Fatalf("%s cut at %d of %d: %d rows, %v", c.name, n, len(c.data), len(recs), err)
 			}
 		}
-		flip := []byte(c.data)
-		flip[len(flip)-3] ^= 0x55 // the last member's checksum or data
-		recs, err := readAll(t, &memObject{c.name, string(flip)}, Cut{}, Options{})
+		for _, back := range []int{3, 7} { // the last member's checksum, length or data
+			flip := []byte(c.data)
+			flip[len(flip)-back] ^= 0x55
+			recs, err := readAll(t, &memObject{c.name, string(flip)}, Cut{}, Options{})
+			var fe *FileError
+			if !errors.As(err, &fe) || fe.Truncated {
+				t.Fatalf("damaged %s: %d rows, %v", c.name, len(recs), err)
+			}
+		}
+	}
+}
+
+// TestEmptyFiles: a file of no bytes is an input of no rows, also where its name promises compression.
+func TestEmptyFiles(t *testing.T) {
+	for _, name := range []string{"x.jsonl", "x.ndjson", "x.json", "x", "x.jsonl.gz", "x.JSONL.GZ", "x.jsonl.zst", "x.json.zstd", "x.gz", "x.jsonl.gz?region=eu"} {
+		obj := &memObject{name, ""}
+		cuts, rows, err := Cuts(context.Background(), obj, Options{}, 1000)
+		if err != nil || len(cuts) != 1 || rows != 0 {
+			t.Errorf("%s: %d cuts, %d rows, %v", name, len(cuts), rows, err)
+		}
+		if recs, err := readAll(t, obj, Cut{}, Options{}); err != nil || len(recs) != 0 {
+			t.Errorf("%s: %d records, %v", name, len(recs), err)
+		}
+	}
+	for _, name := range []string{"x.parquet", "x.parquet.gz", "x.csv.gz", "x.txt.gz"} {
 		var fe *FileError
-		if !errors.As(err, &fe) || fe.Truncated {
-			t.Fatalf("damaged %s: %d rows, %v", c.name, len(recs), err)
+		if _, err := readAll(t, &memObject{name, ""}, Cut{}, Options{}); !errors.As(err, &fe) || fe.Truncated {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
