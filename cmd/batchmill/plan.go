@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/batchmill/batchmill/internal/objstore"
-	"github.com/batchmill/batchmill/internal/row"
 	"github.com/batchmill/batchmill/jobs"
 )
 
@@ -85,7 +84,7 @@ func printEstimate(w io.Writer, e *jobs.Estimate) {
 }
 
 // codesText lists error codes with their counts, in order.
-func codesText(errors map[row.Code]int64) string {
+func codesText[C ~string](errors map[C]int64) string {
 	var list []string
 	for _, code := range slices.Sorted(maps.Keys(errors)) {
 		list = append(list, fmt.Sprintf("%s %d", code, errors[code]))
