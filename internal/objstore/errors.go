@@ -28,7 +28,8 @@ var (
 	ErrUnknown = errors.New("the outcome is unknown")
 	// ErrTemporary means that the same operation may succeed later.
 	ErrTemporary = errors.New("temporary storage failure")
-	// ErrUnsupported means that the store cannot do what exactly-once output needs.
+	// ErrUnsupported means that the store cannot do what exactly-once output needs, or that what bears the name is no
+	// object that can be read by range, such as a pipe or a device.
 	ErrUnsupported = errors.New("the store cannot do this")
 )
 
@@ -178,6 +179,9 @@ func isTemporary(err error, f facts) bool {
 	}
 	var n net.Error
 	if errors.As(err, &n) {
+		if errno, ok := n.(syscall.Errno); ok { // not from a connection, though every Errno has net.Error's methods
+			return passing(errno)
+		}
 		var dns *net.DNSError
 		return !errors.As(err, &dns) || dns.IsTemporary || dns.IsTimeout
 	}
@@ -187,6 +191,16 @@ func isTemporary(err error, f facts) bool {
 	}
 	s := err.Error()
 	return strings.Contains(s, "connection reset") || strings.Contains(s, "unexpected EOF") || strings.Contains(s, "server closed idle connection")
+}
+
+// passing tells whether a system call's own error may be gone on another try. A full disk, a wrong path and the like stay
+// until somebody does something about them.
+func passing(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.EBUSY, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ECONNABORTED, syscall.ENOTCONN:
+		return true // the network ones from network file systems
+	}
+	return errno.Temporary() || errno.Timeout()
 }
 
 func inspect(err error) facts {

@@ -63,9 +63,23 @@ func (b *fileBackend) stat(_ context.Context, key string) (entry, error) {
 			Hint: "it is a folder: end it with a slash to read the files in it"}
 	}
 	if !fi.Mode().IsRegular() {
-		return entry{}, fmt.Errorf("%s is not a regular file (%s): it cannot be read by range", local(key), fi.Mode().Type())
+		return entry{}, &Error{Op: "stat", URL: Location{Scheme: "file", Key: key}.String(), Kinds: []error{ErrUnsupported},
+			Err: fmt.Errorf("it is %s, and only a regular file can be read by range", special(fi.Mode())), Hint: "copy what it yields into a file"}
 	}
 	return fileEntry(key, fi), nil
+}
+
+// special names what is neither a regular file nor a folder.
+func special(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file (" + m.Type().String() + ")"
 }
 
 // missing makes ENOTDIR (a file where a folder should be) what it means to the caller: no such file.

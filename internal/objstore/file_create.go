@@ -25,7 +25,7 @@ func (b *fileBackend) create(ctx context.Context, key string, o CreateOptions) (
 	}
 	for _, d := range []string{filepath.Dir(final), dir} {
 		if err := makeFolders(d); err != nil {
-			return nil, err
+			return nil, noFolder(key, d, err)
 		}
 	}
 	name := filepath.Join(dir, tmpPrefix+rand.Text()+tmpSuffix)
@@ -54,6 +54,23 @@ func makeFolders(dir string) error {
 		}
 	}
 	return nil
+}
+
+// noFolder words why a folder cannot be made, where the path itself is at fault: the cause alone would read as if the file
+// were missing that is to be written.
+func noFolder(key, dir string, err error) error {
+	if !isNotDir(err) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	e := &Error{Op: "create", URL: Location{Scheme: "file", Key: key}.String(), Err: fmt.Errorf("its folder cannot be made: %w", err)}
+	for d := dir; ; d = filepath.Dir(d) {
+		if fi, serr := os.Stat(d); serr == nil && !fi.IsDir() {
+			e.Hint = d + " is a file, not a folder"
+			return e
+		} else if serr == nil || d == filepath.Dir(d) {
+			return e
+		}
+	}
 }
 
 // fileSink writes a temporary file and links it into place.
