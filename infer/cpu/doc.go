@@ -18,7 +18,8 @@
 // # Layouts
 //
 // A weight [out][in] is packed into panels of 32 outputs, [out/32][in][32], so that a row of a panel is two AVX-512 or
-// four AVX2 registers. Activations in front of a product are packed in strips of as many tokens as a tile has rows (14,
+// four AVX2 registers. A quantised weight is kept as compact panels of codes and scales, which are expanded to such a panel in
+// the cache when they are used; the values are the bits of quant.Dequantize. Activations in front of a product are packed in strips of as many tokens as a tile has rows (14,
 // 6): [strip][k/16][rows][16]; a tile walks a strip with constant offsets from one pointer, and filling a strip is copies of
 // 16 values. Keys are stored transposed per page, [headDim][32], values as [32][headDim]: both are panels already.
 package cpu

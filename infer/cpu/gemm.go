@@ -109,32 +109,45 @@ func (g *gemmTask) do(worker, item int) {
 	}
 }
 
-// panel gives a weight's panel, unpacking a streamed one into buf.
-func (m *matrix) panel(w *scratch, p int, buf *[]float32) []float32 {
-	size := m.kpad * panelCols
-	if m.packed != nil {
-		return m.packed[p*size : (p+1)*size]
+// panel gives a weight's panel in float32, made in buf where the weight is compact or streamed.
+func (m *matrix) panel(kn *kernels, w *scratch, p int, buf *[]float32) []float32 {
+	if m.packed != nil && m.form == nil {
+		return m.packed[p*m.size : (p+1)*m.size]
 	}
+	size := m.kpad * panelCols
 	if len(*buf) < size {
 		*buf = aligned(size)
+	}
+	panel := (*buf)[:size]
+	if m.packed != nil {
+		m.form.expand(kn, m.kpad, ptr(panel, 0), ptr(m.packed, p*m.size))
+		return panel
 	}
 	if n := panelScratch(m.src.In); len(w.rows) < n {
 		w.rows = make([]float32, n)
 	}
-	m.pack(p, (*buf)[:size], w.rows)
-	return (*buf)[:size]
+	m.pack(p, panel, w.rows)
+	return panel
 }
 
-// lead is how far ahead of their use, in bytes, panels are fetched into the caches. 8 to 16 KiB were best; 4 and 32 worse.
+// lead is how far ahead of their use, in bytes, float32 panels are fetched into the caches. 8 to 16 KiB were best; 4 and 32
+// worse.
 const lead = 16 << 10
 
-// multiply runs the tile of strip i of n and one panel into c, whose rows are ldc values apart. Together the n strips fetch a
-// panel's length of weights: the first strip reads its panel n times as fast as they are fetched, so they have to be so much
-// further ahead. The address may lie beyond the weights; prefetching does not mind.
-func (g *gemmTask) multiply(strip, rows, i, n int, m *matrix, panel, c []float32, ldc int) {
-	size := len(panel) * 4
-	ahead := address(panel, 0) + uintptr(size*(n-1+i)/n+lead)
-	g.r.k.tile(rows, m.kpad/lanes, ptr(g.a.data, g.a.start(strip)), ptr(panel, 0), ptr(c, 0), panelCols*4, ldc*4, 0, ahead, cacheLine/n)
+// multiply runs the tile of strip i of n and panel p into c, whose rows are ldc values apart. Together the n strips fetch a
+// panel's length of packed weights: the next panel of a compact weight, which is expanded when this one is done with. Of a
+// float32 panel, the first strip reads n times as fast as it is fetched, so that has to be so much further ahead. The address
+// may lie beyond the weights; prefetching does not mind.
+func (g *gemmTask) multiply(strip, rows, i, n int, m *matrix, p int, panel, c []float32, ldc int) {
+	ahead, step := address(panel, 0), 0
+	switch {
+	case m.packed == nil:
+	case m.form == nil:
+		ahead, step = address(panel, 0)+uintptr(m.size*4*(n-1+i)/n+lead), cacheLine/n
+	default:
+		ahead, step = address(m.packed, (p+1)*m.size+m.size*i/n), (m.size*4+2*m.kpad*n-1)/(2*m.kpad*n)
+	}
+	g.r.k.tile(rows, m.kpad/lanes, ptr(g.a.data, g.a.start(strip)), ptr(panel, 0), ptr(c, 0), panelCols*4, ldc*4, 0, ahead, step)
 }
 
 // addBias adds columns 32p.. of a bias to a tile.
@@ -152,38 +165,38 @@ func addBias(tile []float32, ldc, rows int, bias *vector, p int) {
 }
 
 func (g *gemmTask) plain(w *scratch, part *gemmPart, p, first, last int) {
-	panel := part.w.panel(w, p, &w.panel)
+	panel := part.w.panel(g.r.k, w, p, &w.panel)
 	for s := first; s < last; s++ {
 		token, rows := g.a.span(s)
 		switch {
 		case g.logits != nil:
-			g.multiply(s, rows, s-first, last-first, part.w, panel, w.tile, panelCols)
+			g.multiply(s, rows, s-first, last-first, part.w, p, panel, w.tile, panelCols)
 			addBias(w.tile, panelCols, rows, part.bias, p)
 			n := min(panelCols, part.w.src.Out-p*panelCols)
 			for r := range rows {
 				copy(g.logits[token+r][p*panelCols:][:n], w.tile[r*panelCols:])
 			}
 		case part.add:
-			g.multiply(s, rows, s-first, last-first, part.w, panel, w.tile, panelCols)
+			g.multiply(s, rows, s-first, last-first, part.w, p, panel, w.tile, panelCols)
 			addBias(w.tile, panelCols, rows, part.bias, p)
 			g.r.k.addRows(rows, ptr(part.dst, token*part.ldc+p*panelCols), ptr(w.tile, 0), part.ldc*4)
 		default:
 			dst := part.dst[token*part.ldc+p*panelCols:]
-			g.multiply(s, rows, s-first, last-first, part.w, panel, dst, part.ldc)
+			g.multiply(s, rows, s-first, last-first, part.w, p, panel, dst, part.ldc)
 			addBias(dst, part.ldc, rows, part.bias, p)
 		}
 	}
 }
 
 func (g *gemmTask) gated(w *scratch, p, first, last int) {
-	gate := g.gate.panel(w, p, &w.panel)
-	up := g.up.panel(w, p, &w.second)
+	gate := g.gate.panel(g.r.k, w, p, &w.panel)
+	up := g.up.panel(g.r.k, w, p, &w.second)
 	gt, ut := w.tile[:maxStrip*panelCols], w.tile[maxStrip*panelCols:]
 	mlp := &g.r.mlp
 	for s := first; s < last; s++ {
 		_, rows := g.a.span(s)
-		g.multiply(s, rows, s-first, last-first, g.gate, gate, gt, panelCols)
-		g.multiply(s, rows, s-first, last-first, g.up, up, ut, panelCols)
+		g.multiply(s, rows, s-first, last-first, g.gate, p, gate, gt, panelCols)
+		g.multiply(s, rows, s-first, last-first, g.up, p, up, ut, panelCols)
 		addBias(gt, panelCols, rows, g.gateBias, p)
 		addBias(ut, panelCols, rows, g.upBias, p)
 		g.r.k.siluMul(rows, ptr(gt, 0), ptr(ut, 0), ptr(mlp.data, mlp.at(s, 0, p*panelCols)), g.r.k.stripBytes())

@@ -27,6 +27,8 @@ type kernels struct {
 	softmax    func(rows int, s, p, state unsafe.Pointer, scale float32, step int)
 	scaleRows  func(rows, blocks int, x unsafe.Pointer, ldx int, factor unsafe.Pointer)
 	rotate     func(blocks int, x, y, cos, sin unsafe.Pointer)
+	expand8    func(blocks, group int, dst, src unsafe.Pointer)
+	expand4    func(blocks int, dst, src unsafe.Pointer, bias float32)
 }
 
 // stripBytes is the distance of blocks of 16 in packed activations.

@@ -10,12 +10,14 @@ var kernelsAVX512 = kernels{
 	name: "avx512", strip: 14,
 	tile: tileAVX512, addRows: addRowsAVX512, sumSquares: sumSquaresAVX512, normRow: normRowAVX512, siluMul: siluMulAVX512,
 	softmax: softmaxAVX512, scaleRows: scaleRowsAVX512, rotate: rotateAVX512,
+	expand8: expand8AVX512, expand4: expand4AVX512,
 }
 
 var kernelsAVX2 = kernels{
 	name: "avx2", strip: 6,
 	tile: tileAVX2, addRows: addRowsAVX2, sumSquares: sumSquaresAVX2, normRow: normRowAVX2, siluMul: siluMulAVX2,
 	softmax: softmaxAVX2, scaleRows: scaleRowsAVX2, rotate: rotateAVX2,
+	expand8: expand8AVX2, expand4: expand4AVX2,
 }
 
 // available lists what this CPU, and its operating system, can run, best first.
@@ -77,3 +79,15 @@ func rotateAVX512(blocks int, x, y, cos, sin unsafe.Pointer)
 
 //go:noescape
 func rotateAVX2(blocks int, x, y, cos, sin unsafe.Pointer)
+
+//go:noescape
+func expand8AVX512(blocks, group int, dst, src unsafe.Pointer)
+
+//go:noescape
+func expand8AVX2(blocks, group int, dst, src unsafe.Pointer)
+
+//go:noescape
+func expand4AVX512(blocks int, dst, src unsafe.Pointer, bias float32)
+
+//go:noescape
+func expand4AVX2(blocks int, dst, src unsafe.Pointer, bias float32)

@@ -10,13 +10,15 @@ import (
 	"github.com/batchmill/batchmill/infer/quant"
 )
 
-// matrix is the weight of a linear layer, packed or streamed.
+// matrix is the weight of a linear layer: packed, as float32 or compact, or streamed.
 type matrix struct {
 	src    device.MatrixSource
 	row    int       // bytes of a row of src.Data
 	kpad   int       // In rounded up to 32
 	panels int       // Out/32, rounded up
-	packed []float32 // [panels][kpad][32]; nil when streamed
+	packed []float32 // [panels][kpad][32], or compact panels if there is a form; nil when streamed
+	form   *compactForm
+	size   int // float32 of a packed panel
 	free   func()
 }
 
@@ -59,13 +61,16 @@ func checkSource(src *device.MatrixSource) (rowBytes int, err error) {
 	return rowBytes, nil
 }
 
-// values unpacks row o of the source to dst, [In].
-func (m *matrix) values(o int, dst []float32) {
+// rowBytes is row o as it is stored.
+func (m *matrix) rowBytes(o int) []byte {
 	if m.src.Rows != nil {
 		o = int(m.src.Rows[o])
 	}
-	quant.Dequantize(m.src.Type, dst, m.src.Data[o*m.row:(o+1)*m.row])
+	return m.src.Data[o*m.row : (o+1)*m.row]
 }
+
+// values unpacks row o of the source to dst, [In].
+func (m *matrix) values(o int, dst []float32) { quant.Dequantize(m.src.Type, dst, m.rowBytes(o)) }
 
 // pack fills a panel, [kpad][32], from the source. tmp holds panelScratch values.
 func (m *matrix) pack(p int, panel, tmp []float32) {
@@ -92,9 +97,18 @@ func (m *matrix) pack(p int, panel, tmp []float32) {
 
 func panelScratch(in int) int { return panelCols * in }
 
-// MatrixBytes is the size of the packed panels.
-func (d *Device) MatrixBytes(_ quant.Type, out, in int) int64 {
-	return int64(roundUp(out, panelCols)) * int64(roundUp(in, panelCols)) * 4
+// MatrixBytes is the size of the packed panels. A quantised weight whose values the compact form cannot give exactly takes
+// more; no file that a quantiser wrote has shown one.
+func (d *Device) MatrixBytes(t quant.Type, out, in int) int64 {
+	return int64(roundUp(out, panelCols)/panelCols) * int64(panelSize(compactForms[t], roundUp(in, panelCols))) * 4
+}
+
+// panelSize is how many float32 a packed panel takes; a nil form is that of float32.
+func panelSize(f *compactForm, k int) int {
+	if f == nil {
+		return k * panelCols
+	}
+	return f.panelBytes(k) / 4
 }
 
 // Matrix packs a weight on all threads, or keeps it streamed.
@@ -107,33 +121,66 @@ func (d *Device) Matrix(ctx context.Context, src device.MatrixSource) (device.Ma
 	if src.Streamed {
 		return m, nil
 	}
-	size := m.kpad * panelCols
-	packed, free, err := allocate(m.panels * size)
+	forms := []*compactForm{nil}
+	if f := compactForms[src.Type]; f != nil {
+		forms = []*compactForm{f, nil}
+	}
+	for _, f := range forms {
+		exact, err := d.packAll(ctx, m, f)
+		if err != nil {
+			return nil, err
+		}
+		if exact {
+			break
+		}
+	}
+	m.src.Data, m.src.Rows = nil, nil
+	return m, nil
+}
+
+// packAll packs all panels, unless a compact one turns out not to be exact.
+func (d *Device) packAll(ctx context.Context, m *matrix, form *compactForm) (exact bool, err error) {
+	m.form, m.size = form, panelSize(form, m.kpad)
+	packed, free, err := allocate(m.panels * m.size)
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", src.Name, err)
+		return false, fmt.Errorf("load %s: %w", m.src.Name, err)
 	}
 	var next atomic.Int64
+	var inexact atomic.Bool
 	var wg sync.WaitGroup
 	for range min(d.pool.workers, m.panels) {
 		wg.Go(func() {
-			tmp := make([]float32, panelScratch(src.In))
-			for ctx.Err() == nil {
+			pack := m.packer(d.kernels)
+			for ctx.Err() == nil && !inexact.Load() {
 				p := int(next.Add(1)) - 1
 				if p >= m.panels {
 					return
 				}
-				m.pack(p, packed[p*size:(p+1)*size], tmp)
+				if !pack(p, packed[p*m.size:(p+1)*m.size]) {
+					inexact.Store(true)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil || inexact.Load() {
 		free()
-		return nil, err
+		return false, err
 	}
 	m.packed, m.free = packed, free
-	m.src.Data, m.src.Rows = nil, nil
-	return m, nil
+	return true, nil
+}
+
+// packer makes a function that packs panels in the matrix's form.
+func (m *matrix) packer(kn *kernels) func(p int, panel []float32) (exact bool) {
+	if m.form != nil {
+		return newCompactPacker(kn, m).pack
+	}
+	tmp := make([]float32, panelScratch(m.src.In))
+	return func(p int, panel []float32) bool {
+		m.pack(p, panel, tmp)
+		return true
+	}
 }
 
 // Table keeps the rows as they are stored; a looked-up row is unpacked.

@@ -13,6 +13,7 @@ var kernelsPortable = kernels{
 	name: "portable", strip: portableStrip,
 	tile: tileGo, addRows: addRowsGo, sumSquares: sumSquaresGo, normRow: normRowGo, siluMul: siluMulGo,
 	softmax: softmaxGo, scaleRows: scaleRowsGo, rotate: rotateGo,
+	expand8: expand8Go, expand4: expand4Go,
 }
 
 // floats views n values at p.

@@ -33,6 +33,8 @@ func generate(t target) []byte {
 	g.softmax()
 	g.scaleRows()
 	g.rotate()
+	g.expand8()
+	g.expand4()
 	return g.out.Bytes()
 }
 

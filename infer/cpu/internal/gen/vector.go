@@ -21,6 +21,7 @@ var constants = []struct {
 	{"p2", math.Float32frombits(0x3d2aaa8c)},
 	{"p1", math.Float32frombits(0x3e2aaa6e)},
 	{"p0", math.Float32frombits(0x3f000000)},
+	{"nibble", math.Float32frombits(15)}, // an integer: the mask of a byte's low half
 }
 
 // constants writes the tables of 16 equal lanes.
