@@ -187,6 +187,8 @@ func TestRefuses(t *testing.T) {
 		{"big-endian", (&builder{version: 3 << 24}).bytes(), "big-endian", true},
 		{"many tensors", (&builder{count: func(_, k uint64) (uint64, uint64) { return 1 << 60, k }}).bytes(), "tensors are more", false},
 		{"many keys", (&builder{count: func(n, _ uint64) (uint64, uint64) { return n, 1 << 60 }}).bytes(), "keys are more", false},
+		{"more tensors than bytes", (&builder{count: func(_, k uint64) (uint64, uint64) { return 1000, k }}).bytes(), "truncated", false},
+		{"more keys than bytes", (&builder{count: func(n, _ uint64) (uint64, uint64) { return n, 1000 }}).bytes(), "truncated", false},
 		{"one key too many", (&builder{count: func(n, k uint64) (uint64, uint64) { return n, k + 1 }}).key("a", kindBool, []byte{1}).bytes(), "a metadata key is empty", false},
 		{"long key", (&builder{count: func(n, _ uint64) (uint64, uint64) { return n, 1 }, keys: [][]byte{big, make([]byte, 64)}}).bytes(), "truncated", false},
 		{"empty key", new(builder).key("", kindBool, []byte{1}).bytes(), "empty", false},
@@ -244,6 +246,9 @@ func TestEveryTruncation(t *testing.T) {
 	}
 	for n := range len(whole) {
 		f, err := Open(context.Background(), source(whole[:n], "cut"))
+		if err != nil && !strings.Contains(err.Error(), "truncated") {
+			t.Errorf("cut at %d of %d: %v, which does not say that it is cut", n, len(whole), err)
+		}
 		if err == nil {
 			// The padding behind the last tensor may be missing.
 			for _, info := range f.Tensors() {

@@ -58,11 +58,14 @@ func readHead(ctx context.Context, src quant.Source) (*head, error) {
 	}
 	at := s.off
 	tensors, keys := s.u64("the number of tensors"), s.u64("the number of keys")
-	if s.err == nil && (tensors > maxTensors || tensors > uint64(s.left())/minTensorBytes) {
-		s.fail(at, "%d tensors are more than the file can hold or than are accepted (%d)", tensors, maxTensors)
+	if s.err == nil && tensors > maxTensors {
+		s.fail(at, "%d tensors are more than are accepted (%d): the file is damaged", tensors, maxTensors)
 	}
-	if s.err == nil && (keys > maxKeys || keys > uint64(s.left())/minKeyBytes) {
-		s.fail(at+8, "%d metadata keys are more than the file can hold or than are accepted (%d)", keys, maxKeys)
+	if s.err == nil && keys > maxKeys {
+		s.fail(at+8, "%d metadata keys are more than are accepted (%d): the file is damaged", keys, maxKeys)
+	}
+	if least := keys*minKeyBytes + tensors*minTensorBytes; s.err == nil && least > uint64(s.left()) {
+		s.fail(at, "%d keys and %d tensors need at least %d bytes, %d are left of the file's %d: %w", keys, tensors, least, s.left(), src.Size(), errTruncated)
 	}
 	for i := uint64(0); i < keys && s.err == nil; i++ {
 		h.readKey(s)

@@ -58,9 +58,9 @@ func TestBadOutputPaths(t *testing.T) {
 	ctx := context.Background()
 	s := New(Options{RetryFor: time.Hour})
 	for path, want := range map[string]string{
-		filepath.Join(file, "x"):                           file + " is a file, not a folder",
-		filepath.Join(file, "a", "b", "x"):                 file + " is a file, not a folder",
-		"/dev/null/x":                                      "/dev/null is a file",
+		filepath.Join(file, "x"):                          file + " is a file, not a folder",
+		filepath.Join(file, "a", "b", "x"):                file + " is a file, not a folder",
+		"/dev/null/x":                                     "/dev/null is a file",
 		filepath.Join(dir, strings.Repeat("n", 300), "x"): "name too long",
 	} {
 		url, err := Normalize(path)
