@@ -164,7 +164,7 @@ func TestExpandEqualsPortable(t *testing.T) {
 
 // BenchmarkExpand measures one thread with source and destination in the caches.
 func BenchmarkExpand(b *testing.B) {
-	const k = 576
+	const k = chunkK
 	for _, kn := range available() {
 		for _, typ := range []quant.Type{quant.Q4_1, quant.Q8_0} {
 			b.Run(kn.name+"/"+typ.String(), func(b *testing.B) {

@@ -145,9 +145,50 @@ func (g *gemmTask) multiply(strip, rows, i, n int, m *matrix, p int, panel, c []
 	case m.form == nil:
 		ahead, step = address(panel, 0)+uintptr(m.size*4*(n-1+i)/n+lead), cacheLine/n
 	default:
-		ahead, step = address(m.packed, (p+1)*m.size+m.size*i/n), (m.size*4+2*m.kpad*n-1)/(2*m.kpad*n)
+		ahead, step = address(m.packed, (p+1)*m.size+m.size*i/n), m.fetchStep(n)
 	}
 	g.r.k.tile(rows, m.kpad/lanes, ptr(g.a.data, g.a.start(strip)), ptr(panel, 0), ptr(c, 0), panelCols*4, ldc*4, 0, ahead, step)
+}
+
+// fetchStep is how far apart n tiles, which fetch twice for each k, fetch from a compact weight as much as they use of it.
+func (m *matrix) fetchStep(n int) int { return (m.size*4 + 2*m.kpad*n - 1) / (2 * m.kpad * n) }
+
+const (
+	// chunkK is the piece of a compact panel, in k, that is expanded at a time where there are few strips: 16 KiB, which with
+	// the activations stay in the first cache, where expanding is twice as fast as into the second. A multiple of 32.
+	chunkK = 128
+	// fewStrips is how many strips that is at most; their results wait in scratch.
+	fewStrips = 4
+)
+
+// inChunks tells whether a panel is expanded in pieces.
+func inChunks(m *matrix, strips int) bool {
+	return m.form != nil && m.packed != nil && strips <= fewStrips
+}
+
+// tile is a place for results: rows are ld values apart.
+type tile struct {
+	c  []float32
+	ld int
+}
+
+// chunks multiplies strips first.. with panel p, piece by piece: the chains of fused multiply-adds go on in the results.
+func (g *gemmTask) chunks(w *scratch, m *matrix, p, first int, to []tile) {
+	if len(w.panel) < chunkK*panelCols {
+		w.panel = aligned(chunkK * panelCols)
+	}
+	for k := 0; k < m.kpad; k += chunkK {
+		n := min(chunkK, m.kpad-k)
+		at := p*m.size + panelSize(m.form, k)
+		size := panelSize(m.form, n)
+		m.form.expand(g.r.k, n, ptr(w.panel, 0), ptr(m.packed, at))
+		for i, t := range to {
+			_, rows := g.a.span(first + i)
+			// The next piece is being fetched since the last one: this is the one after it.
+			ahead := address(m.packed, at+2*size+size*i/len(to))
+			g.r.k.tile(rows, n/lanes, ptr(g.a.data, g.a.at(first+i, 0, k)), ptr(w.panel, 0), ptr(t.c, 0), panelCols*4, t.ld*4, k, ahead, m.fetchStep(len(to)))
+		}
+	}
 }
 
 // addBias adds columns 32p.. of a bias to a tile.
@@ -165,42 +206,86 @@ func addBias(tile []float32, ldc, rows int, bias *vector, p int) {
 }
 
 func (g *gemmTask) plain(w *scratch, part *gemmPart, p, first, last int) {
+	if inChunks(part.w, last-first) {
+		for s := first; s < last; s++ {
+			w.to[s-first] = g.target(w, part, p, s, s-first)
+		}
+		g.chunks(w, part.w, p, first, w.to[:last-first])
+		for s := first; s < last; s++ {
+			g.finish(part, p, s, w.to[s-first])
+		}
+		return
+	}
 	panel := part.w.panel(g.r.k, w, p, &w.panel)
 	for s := first; s < last; s++ {
-		token, rows := g.a.span(s)
-		switch {
-		case g.logits != nil:
-			g.multiply(s, rows, s-first, last-first, part.w, p, panel, w.tile, panelCols)
-			addBias(w.tile, panelCols, rows, part.bias, p)
-			n := min(panelCols, part.w.src.Out-p*panelCols)
-			for r := range rows {
-				copy(g.logits[token+r][p*panelCols:][:n], w.tile[r*panelCols:])
-			}
-		case part.add:
-			g.multiply(s, rows, s-first, last-first, part.w, p, panel, w.tile, panelCols)
-			addBias(w.tile, panelCols, rows, part.bias, p)
-			g.r.k.addRows(rows, ptr(part.dst, token*part.ldc+p*panelCols), ptr(w.tile, 0), part.ldc*4)
-		default:
-			dst := part.dst[token*part.ldc+p*panelCols:]
-			g.multiply(s, rows, s-first, last-first, part.w, p, panel, dst, part.ldc)
-			addBias(dst, part.ldc, rows, part.bias, p)
+		_, rows := g.a.span(s)
+		to := g.target(w, part, p, s, 0)
+		g.multiply(s, rows, s-first, last-first, part.w, p, panel, to.c, to.ld)
+		g.finish(part, p, s, to)
+	}
+}
+
+// slot is a tile of scratch.
+func (w *scratch) slot(i int) tile {
+	const size = maxStrip * panelCols
+	return tile{c: w.tile[i*size : (i+1)*size], ld: panelCols}
+}
+
+// target is where the product of a strip goes first: where it is wanted, if nothing but a bias is to be done, or else to
+// scratch.
+func (g *gemmTask) target(w *scratch, part *gemmPart, p, strip, slot int) tile {
+	if g.logits != nil || part.add {
+		return w.slot(slot)
+	}
+	token, _ := g.a.span(strip)
+	return tile{c: part.dst[token*part.ldc+p*panelCols:], ld: part.ldc}
+}
+
+// finish takes the product of a strip from its target.
+func (g *gemmTask) finish(part *gemmPart, p, strip int, t tile) {
+	token, rows := g.a.span(strip)
+	addBias(t.c, t.ld, rows, part.bias, p)
+	switch {
+	case g.logits != nil:
+		n := min(panelCols, part.w.src.Out-p*panelCols)
+		for r := range rows {
+			copy(g.logits[token+r][p*panelCols:][:n], t.c[r*panelCols:])
 		}
+	case part.add:
+		g.r.k.addRows(rows, ptr(part.dst, token*part.ldc+p*panelCols), ptr(t.c, 0), part.ldc*4)
 	}
 }
 
 func (g *gemmTask) gated(w *scratch, p, first, last int) {
+	if n := last - first; inChunks(g.gate, n) && inChunks(g.up, n) {
+		for i := range 2 * n {
+			w.to[i] = w.slot(i)
+		}
+		g.chunks(w, g.gate, p, first, w.to[:n])
+		g.chunks(w, g.up, p, first, w.to[n:2*n])
+		for i := range n {
+			g.silu(p, first+i, w.to[i].c, w.to[n+i].c)
+		}
+		return
+	}
 	gate := g.gate.panel(g.r.k, w, p, &w.panel)
 	up := g.up.panel(g.r.k, w, p, &w.second)
-	gt, ut := w.tile[:maxStrip*panelCols], w.tile[maxStrip*panelCols:]
-	mlp := &g.r.mlp
+	gt, ut := w.slot(0), w.slot(1)
 	for s := first; s < last; s++ {
 		_, rows := g.a.span(s)
-		g.multiply(s, rows, s-first, last-first, g.gate, p, gate, gt, panelCols)
-		g.multiply(s, rows, s-first, last-first, g.up, p, up, ut, panelCols)
-		addBias(gt, panelCols, rows, g.gateBias, p)
-		addBias(ut, panelCols, rows, g.upBias, p)
-		g.r.k.siluMul(rows, ptr(gt, 0), ptr(ut, 0), ptr(mlp.data, mlp.at(s, 0, p*panelCols)), g.r.k.stripBytes())
+		g.multiply(s, rows, s-first, last-first, g.gate, p, gate, gt.c, gt.ld)
+		g.multiply(s, rows, s-first, last-first, g.up, p, up, ut.c, ut.ld)
+		g.silu(p, s, gt.c, ut.c)
 	}
+}
+
+// silu writes the gated values of a strip.
+func (g *gemmTask) silu(p, strip int, gate, up []float32) {
+	_, rows := g.a.span(strip)
+	mlp := &g.r.mlp
+	addBias(gate, panelCols, rows, g.gateBias, p)
+	addBias(up, panelCols, rows, g.upBias, p)
+	g.r.k.siluMul(rows, ptr(gate, 0), ptr(up, 0), ptr(mlp.data, mlp.at(strip, 0, p*panelCols)), g.r.k.stripBytes())
 }
 
 // QKV: the three projections, then norm, rotation and the write to the cache.

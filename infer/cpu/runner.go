@@ -48,8 +48,9 @@ type region[T any] struct {
 
 // scratch is one worker's own memory.
 type scratch struct {
-	tile   []float32 // [2][maxStrip][32]: results of one or two tiles
-	panel  []float32 // an unpacked panel of a streamed weight
+	tile   []float32 // [2*fewStrips][maxStrip][32]: results of tiles
+	to     [2 * fewStrips]tile
+	panel  []float32 // an expanded panel of a compact or streamed weight
 	second []float32 // another, for gate and up
 	rows   []float32 // rows on their way into a panel
 	q      []float32 // [headDim/16][strip][16]: queries of a strip
@@ -83,7 +84,7 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 	vdim := roundUp(s.HeadDim, panelCols)
 	for i := range r.work {
 		w := &r.work[i]
-		w.tile = aligned(2 * maxStrip * panelCols)
+		w.tile = aligned(2 * fewStrips * maxStrip * panelCols)
 		w.q = aligned(roundUp(s.HeadDim, lanes) * r.k.strip)
 		w.scores = aligned(r.k.strip * device.PageTokens)
 		w.probs = aligned(r.k.strip * device.PageTokens)

@@ -62,12 +62,12 @@ func BenchmarkPrefill(b *testing.B) {
 	b.ReportMetric(float64(512*b.N)/b.Elapsed().Seconds(), "tokens/s")
 }
 
-// BenchmarkDecode computes one token of each of several sequences with 256 tokens behind them.
+// BenchmarkDecode computes one token of each of several sequences with some tokens behind them.
 func BenchmarkDecode(b *testing.B) {
 	m := load(b, smollm2(b), benchDevice(b), Options{})
-	for _, n := range []int{1, 4, 14, 16, 64} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			const past = 256
+	for _, c := range []struct{ seqs, past int }{{1, 65}, {4, 65}, {14, 65}, {16, 65}, {16, 257}, {64, 257}} {
+		b.Run(fmt.Sprintf("%dx%d", c.seqs, c.past), func(b *testing.B) {
+			n, past := c.seqs, c.past
 			batch := benchBatch(n, past, 1)
 			c, err := m.NewCache(n * device.PagesFor(past+1))
 			if err != nil {
