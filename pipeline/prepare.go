@@ -304,6 +304,9 @@ func (p *Preparer) userTemplate(t *jinja.Template, rec *row.Record) (jinja.Text,
 		vars[name] = v
 	}
 	out, err := t.Render(vars, jinja.Env{Now: p.Now})
+	if errors.Is(err, jinja.ErrNull) {
+		return out, p.at(rec, row.NullPrompt, "%v", err)
+	}
 	if err != nil {
 		return out, p.at(rec, row.TemplateError, "%v", err)
 	}

@@ -131,6 +131,7 @@ func TestBadRowsGetTheirCode(t *testing.T) {
 		{"messages of the wrong kind", nil, record("messages", []any{int64(7)}), row.InvalidMessages},
 		{"messages without a template", func(p *Prompting) { p.Raw = true }, record("messages", []any{ordered.MapOf("role", "user", "content", "x")}), row.InvalidMessages},
 		{"template column missing in this row", func(p *Prompting) { p.Prompt = template(t, "{{ text }}") }, record("prompt", "x"), row.MissingColumn},
+		{"template prints a null", func(p *Prompting) { p.Prompt = template(t, "Say {{ text }}") }, record("text", nil), row.NullPrompt},
 		{"template fails", func(p *Prompting) { p.Prompt = template(t, "{{ text.a.b }}") }, record("text", "x"), row.TemplateError},
 		{"binary", nil, record("prompt", []byte{0xff}), row.InvalidUTF8},
 		{"id of a wrong kind", func(p *Prompting) { p.IDColumn = "id" }, record("prompt", "x", "id", []any{}), row.InvalidParams},
