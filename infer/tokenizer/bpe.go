@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -41,6 +42,20 @@ type scratch struct {
 	rank  []int32
 	long  longMerge
 	cache map[string][]int32
+}
+
+// maxKeptSymbols bounds the buffers that go back into the pool: a text of one endless word must not hold its memory for
+// good. It is far above the longest word of any prompt that fits a context, and about 1 MiB a buffer.
+const maxKeptSymbols = 1 << 18
+
+// trim drops buffers that are unusually large.
+func (sc *scratch) trim() {
+	if cap(sc.sym) > maxKeptSymbols {
+		sc.sym, sc.long = nil, longMerge{}
+	}
+	if cap(sc.ids) > maxKeptSymbols {
+		sc.ids = nil
+	}
 }
 
 // encode appends the ids of one pre-token.
@@ -98,6 +113,13 @@ func (b *bpe) encodeWord(sc *scratch, word string) {
 // token, else nothing. As in the tokenizers library an unknown token waits until the next known one, past byte tokens.
 func (b *bpe) symbols(sc *scratch, word string) {
 	sc.sym = sc.sym[:0]
+	if len(word) > cap(sc.sym) { // in one piece: growing by doubling would hold a long word's symbols twice
+		n := len(word)
+		if !b.byteLevel {
+			n = utf8.RuneCountInString(word)
+		}
+		sc.sym = slices.Grow(sc.sym, n)
+	}
 	if b.byteLevel {
 		for i := 0; i < len(word); i++ {
 			if id := b.bytes[word[i]]; id >= 0 {

@@ -1,5 +1,7 @@
 package tokenizer
 
+import "slices"
+
 // mergeTable maps a pair of symbols to the rank of their merge and the symbol it makes: open addressing, linear probing,
 // at most half full.
 type mergeTable struct {
@@ -53,39 +55,48 @@ func (m *mergeTable) get(left, right int32) (rank, id int32) {
 	return s.rank, s.id
 }
 
-// longMerge merges words of any length in O(n log n): a linked list of symbols and a heap of the pairs that merge.
+// longMerge merges words of any length in O(n log n): a linked list of symbols and a heap of the pairs that merge. A symbol
+// takes about 24 bytes, of which 12 belong to the list.
 type longMerge struct {
 	prev, next []int32
-	heap       []candidate
+	heap       mergeHeap
 }
 
-// candidate is the merge of the pair (left, right) at pos; it is stale once the symbols there have changed.
-type candidate struct{ rank, pos, left, right, id int32 }
-
-func (a candidate) before(b candidate) bool {
-	return a.rank < b.rank || a.rank == b.rank && a.pos < b.pos
-}
+// candidate is the merge of the pair at a place: its rank in the upper half, the place in the lower, so that the smallest
+// is the one due. It is stale once the symbols there have changed, unless the new pair has the same rank; then it is that
+// pair's.
+type candidate uint64
 
 // run merges sym in place and returns what is left of it.
 func (l *longMerge) run(m *mergeTable, sym []int32) []int32 {
 	n := len(sym)
-	l.prev, l.next, l.heap = l.prev[:0], l.next[:0], l.heap[:0]
+	l.prev, l.next = slices.Grow(l.prev[:0], n), slices.Grow(l.next[:0], n)
+	l.heap = slices.Grow(l.heap[:0], n)
 	for i := range sym {
 		l.prev = append(l.prev, int32(i-1))
 		l.next = append(l.next, int32(i+1))
 	}
 	for i := 0; i+1 < n; i++ {
-		l.offer(m, sym, int32(i), int32(i+1))
+		if rank, _ := m.get(sym[i], sym[i+1]); rank != noRank {
+			l.heap = append(l.heap, newCandidate(rank, int32(i)))
+		}
+	}
+	for i := len(l.heap)/2 - 1; i >= 0; i-- {
+		l.heap.down(i)
 	}
 	const dead = -1
 	for len(l.heap) > 0 {
-		c := l.pop()
-		p := c.pos
+		c := l.heap.pop()
+		p := int32(uint32(c))
 		q := l.next[p]
-		if sym[p] != c.left || int(q) >= n || sym[q] != c.right {
+		if sym[p] == dead || int(q) >= n {
 			continue
 		}
-		sym[p], sym[q] = c.id, dead
+		rank, id := m.get(sym[p], sym[q])
+		if rank != int32(c>>32) {
+			continue
+		}
+		sym[p], sym[q] = id, dead
 		after := l.next[q]
 		l.next[p] = after
 		if int(after) < n {
@@ -103,43 +114,51 @@ func (l *longMerge) run(m *mergeTable, sym []int32) []int32 {
 	return out
 }
 
+func newCandidate(rank, pos int32) candidate { return candidate(rank)<<32 | candidate(pos) }
+
 func (l *longMerge) offer(m *mergeTable, sym []int32, p, q int32) {
-	rank, id := m.get(sym[p], sym[q])
-	if rank == noRank {
-		return
+	if rank, _ := m.get(sym[p], sym[q]); rank != noRank {
+		l.heap.push(newCandidate(rank, p))
 	}
-	l.heap = append(l.heap, candidate{rank, p, sym[p], sym[q], id})
-	h, i := l.heap, len(l.heap)-1
-	for i > 0 {
+}
+
+// mergeHeap has its smallest candidate first.
+type mergeHeap []candidate
+
+func (h *mergeHeap) push(c candidate) {
+	*h = append(*h, c)
+	for i := len(*h) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !h[i].before(h[up]) {
+		if (*h)[i] >= (*h)[up] {
 			break
 		}
-		h[i], h[up] = h[up], h[i]
+		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]
 		i = up
 	}
 }
 
-func (l *longMerge) pop() candidate {
-	h := l.heap
-	top := h[0]
-	last := len(h) - 1
-	h[0] = h[last]
-	h = h[:last]
-	for i := 0; ; {
+func (h *mergeHeap) pop() candidate {
+	top := (*h)[0]
+	last := len(*h) - 1
+	(*h)[0] = (*h)[last]
+	*h = (*h)[:last]
+	h.down(0)
+	return top
+}
+
+func (h mergeHeap) down(i int) {
+	for {
 		k := 2*i + 1
 		if k >= len(h) {
-			break
+			return
 		}
-		if k+1 < len(h) && h[k+1].before(h[k]) {
+		if k+1 < len(h) && h[k+1] < h[k] {
 			k++
 		}
-		if !h[k].before(h[i]) {
-			break
+		if h[k] >= h[i] {
+			return
 		}
 		h[i], h[k] = h[k], h[i]
 		i = k
 	}
-	l.heap = h
-	return top
 }

@@ -36,6 +36,7 @@ type Tokenizer struct {
 	decoders []decoderSpec
 	bos, eos int32 // -1: not known
 	digest   string
+	maxBytes int       // see MaxTokenBytes
 	pool     sync.Pool // of *scratch
 }
 
@@ -75,7 +76,9 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 	if o.AddSpecial {
 		sc.ids = append(sc.ids, t.after...)
 	}
-	return append(make([]int32, 0, len(sc.ids)), sc.ids...), nil
+	out := append(make([]int32, 0, len(sc.ids)), sc.ids...)
+	sc.trim()
+	return out, nil
 }
 
 func checkSpans(spans []Span, n int) error {
