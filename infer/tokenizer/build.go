@@ -133,13 +133,14 @@ func (t *Tokenizer) finish() error {
 	if len(normal) > 0 {
 		t.normal = newMatcher(normal, normalTexts)
 	}
+	t.maxBytes = t.longestToken()
 	return nil
 }
 
 func (t *Tokenizer) clone() *Tokenizer {
 	return &Tokenizer{tokens: t.tokens, present: t.present, ids: t.ids, special: t.special, added: t.added, raw: t.raw,
 		normal: t.normal, normalizer: t.normalizer, stripsLeft: t.stripsLeft, stages: t.stages, model: t.model,
-		before: t.before, after: t.after, decoders: t.decoders, bos: t.bos, eos: t.eos, digest: t.digest}
+		before: t.before, after: t.after, decoders: t.decoders, bos: t.bos, eos: t.eos, digest: t.digest, maxBytes: t.maxBytes}
 }
 
 // digestVersion enters every digest; it changes when the same file comes to give other ids.
