@@ -11,7 +11,9 @@ import (
 type architecture struct {
 	name string   // for people
 	hf   []string // classes that config.json may name under architectures
-	gguf []string // values of general.architecture
+	// modelType is config.json's model_type, which decides where it names no classes.
+	modelType string
+	gguf      []string // values of general.architecture
 	// interleaved: GGUF files store queries and keys so that neighbours are rotated.
 	interleaved bool
 	// tied: the head is the embedding where config.json does not say.
@@ -36,7 +38,7 @@ const (
 // architectures is everything that can be loaded.
 var architectures = []*architecture{&llama, &mistral, &qwen2, &qwen3}
 
-// findHF finds an architecture by config.json's names.
+// findHF finds an architecture by the classes that config.json names, or without any by its model_type.
 func findHF(classes []string, modelType string) (*architecture, error) {
 	for _, a := range architectures {
 		for _, c := range classes {
@@ -45,11 +47,18 @@ func findHF(classes []string, modelType string) (*architecture, error) {
 			}
 		}
 	}
-	what := strings.Join(classes, ", ")
-	if what == "" {
-		what = "model_type " + modelType
+	switch {
+	case len(classes) > 0:
+		return nil, unsupported(strings.Join(classes, ", "))
+	case modelType == "":
+		return nil, unsupported("none (config.json has neither architectures nor model_type)")
 	}
-	return nil, unsupported(what)
+	for _, a := range architectures {
+		if a.modelType == modelType {
+			return a, nil
+		}
+	}
+	return nil, unsupported("of model_type " + modelType)
 }
 
 // findGGUF finds an architecture by a GGUF file's general.architecture.

@@ -3,6 +3,7 @@ package model
 // llama is Llama 1 to 3 and everything published in its shape: SmolLM, Yi, TinyLlama, and in GGUF also Mistral.
 var llama = architecture{
 	name:        "llama",
+	modelType:   "llama",
 	hf:          []string{"LlamaForCausalLM"},
 	gguf:        []string{"llama"},
 	interleaved: true,
@@ -13,6 +14,7 @@ var llama = architecture{
 
 // mistral differs by its sliding window only. Its GGUF files call themselves llama.
 var mistral = architecture{
-	name: "mistral",
-	hf:   []string{"MistralForCausalLM"},
+	name:      "mistral",
+	modelType: "mistral",
+	hf:        []string{"MistralForCausalLM"},
 }

@@ -40,7 +40,18 @@ func TestLoadRefuses(t *testing.T) {
 		{"short data", with(func(m memory) { m.add(down1, quant.F32, []int{64, 96}, m[down1].data[:100]) }), down1},
 		{"tensor without use", with(func(m memory) { m.add("model.layers.0.self_attn.q_proj.bias", quant.F32, []int{64}, make([]byte, 256)) }), "no use for tensors model.layers.0.self_attn.q_proj.bias"},
 		{"unknown architecture", edit(base, "LlamaForCausalLM", "MambaForCausalLM"), "architecture MambaForCausalLM is not supported; supported are llama, mistral"},
-		{"no architecture", edit(base, `"architectures"`, `"other"`), "model_type llama"},
+		{"no known model type", edit(edit(base, `"architectures"`, `"other"`), `"model_type": "llama"`, `"model_type": "mamba"`), "of model_type mamba is not supported"},
+		{"no architecture", edit(edit(base, `"architectures"`, `"other"`), `"model_type"`, `"type"`), "neither architectures nor model_type"},
+		{"text for a number", edit(base, `"use_cache"`, `"rope_theta": "x", "use_cache"`), "read config.json: rope_theta is text where a number is expected"},
+		{"fraction", edit(base, `"num_hidden_layers": 3`, `"num_hidden_layers": 3.5`), "num_hidden_layers is 3.5 where a whole number is expected"},
+		{"nested", edit(base, `"use_cache"`, `"rope_scaling": {"factor": [2]}, "use_cache"`), "rope_scaling.factor is a list where a number is expected"},
+		{"list for an object", edit(base, `"use_cache"`, `"rope_scaling": [], "use_cache"`), "rope_scaling is a list where an object is expected"},
+		{"flag", edit(base, `"tie_word_embeddings": true`, `"tie_word_embeddings": 1`), "tie_word_embeddings is a number where true or false is expected"},
+		{"end token", edit(base, `"use_cache"`, `"eos_token_id": ["</s>"], "use_cache"`), "eos_token_id is text where a whole number is expected"},
+		{"text for layers", edit(base, `"use_cache"`, `"layer_types": "all", "use_cache"`), "layer_types is text where a list is expected"},
+		{"no object", Source{Weights: base.Weights, ConfigJSON: []byte("[]")}, "its content is a list where an object is expected"},
+		{"cut off", Source{Weights: base.Weights, ConfigJSON: base.ConfigJSON[:40]}, "it ends too early, after 40 bytes"},
+		{"generation config", Source{Weights: base.Weights, ConfigJSON: base.ConfigJSON, GenerationConfigJSON: []byte(`{"eos_token_id": "x"}`)}, "read generation_config.json: eos_token_id is text where"},
 		{"no config", Source{Weights: base.Weights}, "config.json"},
 		{"broken config", edit(base, "{", "[{"), "read config.json"},
 		{"quantised", edit(base, `"use_cache"`, `"quantization_config": {"quant_method": "gptq"}, "use_cache"`), `"gptq"`},
@@ -59,6 +70,9 @@ func TestLoadRefuses(t *testing.T) {
 			if err == nil {
 				m.Close()
 				t.Fatal("it was loaded")
+			}
+			if msg := err.Error(); strings.Contains(msg, "Go ") || strings.Contains(msg, "hfConfig") {
+				t.Errorf("the message speaks of this program's insides: %q", msg)
 			}
 			if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the message is %q, want %q in it", err, c.want)
@@ -159,5 +173,27 @@ func TestNoAllocation(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("a step allocates %g times", n)
+	}
+}
+
+// TestModelTypeAlone: a config.json that names no classes is known by its model_type.
+func TestModelTypeAlone(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range goldenModels {
+		s := folder(t, name)
+		full, err := fromHF(s.ConfigJSON, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, without := range []Source{edit(s, `"architectures"`, `"other"`), edit(s, `"architectures": [`, `"architectures": [], "other": [`)} {
+			h, err := fromHF(without.ConfigJSON, nil)
+			if err != nil || h.arch != full.arch {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		seen[full.arch.name] = true
+	}
+	if len(seen) != len(architectures) {
+		t.Errorf("only %v were checked", seen)
 	}
 }

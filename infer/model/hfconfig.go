@@ -75,8 +75,8 @@ func fromHF(config, generation []byte) (*hparams, error) {
 		return nil, errors.New("read config.json: there is none beside the weights")
 	}
 	var c hfConfig
-	if err := json.Unmarshal(config, &c); err != nil {
-		return nil, fmt.Errorf("read config.json: %w", err)
+	if err := decodeConfig("config.json", config, &c); err != nil {
+		return nil, err
 	}
 	arch, err := findHF(c.Architectures, c.ModelType)
 	if err != nil {
@@ -123,8 +123,8 @@ func fromHF(config, generation []byte) (*hparams, error) {
 		var g struct {
 			EOS tokenIDs `json:"eos_token_id"`
 		}
-		if err := json.Unmarshal(generation, &g); err != nil {
-			return nil, fmt.Errorf("read generation_config.json: %w", err)
+		if err := decodeConfig("generation_config.json", generation, &g); err != nil {
+			return nil, err
 		}
 		h.addEOS(g.EOS...)
 	}
