@@ -7,7 +7,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -42,11 +41,6 @@ type jsonModel struct {
 	IgnoreMerges bool           `json:"ignore_merges"`
 	Vocab        jsontext.Value `json:"vocab"`
 	Merges       jsontext.Value `json:"merges"`
-}
-
-// unmarshal decodes one JSON value and nothing after it; of duplicate names the last wins, as in the tokenizers library.
-func unmarshal(data []byte, v any) error {
-	return json.Unmarshal(data, v, jsontext.AllowDuplicateNames(true))
 }
 
 // FromJSON builds a tokenizer from the bytes of a tokenizer.json. Whatever in it decides ids but is not known is
@@ -111,12 +105,16 @@ func fromJSON(data []byte) (*Tokenizer, error) {
 
 // check refuses models that are not BPE as we do it, and returns the vocabulary.
 func (m *jsonModel) check() (map[string]int64, error) {
-	kind := "BPE" // files from before the field was written
-	if m.Type != nil {
-		kind = *m.Type
-	}
-	if kind != "BPE" || m.Type == nil && len(m.Merges) == 0 {
-		return nil, fmt.Errorf("model type %q is not supported: only BPE is", kind)
+	absent := func(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == 'n' }
+	switch {
+	case m.Type == nil && (absent(m.Merges) || absent(m.Vocab)): // with both it is BPE, from before the type was written
+		return nil, errors.New("model has no type, and not the vocab and merges of a BPE model, the only type that is supported")
+	case m.Type != nil && *m.Type != "BPE":
+		return nil, fmt.Errorf("model type %q is not supported: only BPE is", *m.Type)
+	case absent(m.Vocab):
+		return nil, errors.New("model has no vocab")
+	case absent(m.Merges):
+		return nil, errors.New("model has no merges")
 	}
 	if m.Dropout != nil && *m.Dropout != 0 {
 		return nil, fmt.Errorf("model has dropout %v: its ids would be random", *m.Dropout)
@@ -129,7 +127,7 @@ func (m *jsonModel) check() (map[string]int64, error) {
 	}
 	var vocab map[string]int64
 	if err := unmarshal(m.Vocab, &vocab); err != nil {
-		return nil, fmt.Errorf("model vocab: %w", err)
+		return nil, fmt.Errorf("model: vocab: %w", err)
 	}
 	return vocab, nil
 }
@@ -223,9 +221,6 @@ func (m *jsonModel) build(t *Tokenizer, words map[string]int32, byteLevel bool) 
 
 // pairs reads merges in either form: "a b", or ["a", "b"], whose parts may hold spaces.
 func (m *jsonModel) pairs() ([][2]string, error) {
-	if len(m.Merges) == 0 || m.Merges.Kind() == 'n' {
-		return nil, nil
-	}
 	var list []jsontext.Value
 	if err := unmarshal(m.Merges, &list); err != nil {
 		return nil, err

@@ -22,6 +22,16 @@ func TestJSONRefused(t *testing.T) {
 		want string
 	}{
 		{"model", func(f object) { model(f)["type"] = "Unigram" }, `"Unigram"`},
+		{"no type, no merges", func(f object) { delete(model(f), "type"); delete(model(f), "merges") }, "model has no type, and not the vocab and merges"},
+		{"no type, no vocab", func(f object) { delete(model(f), "type"); delete(model(f), "vocab") }, "model has no type, and not the vocab and merges"},
+		{"no vocab", func(f object) { delete(model(f), "vocab") }, "model has no vocab"},
+		{"null merges", func(f object) { model(f)["merges"] = nil }, "model has no merges"},
+		{"type a number", func(f object) { model(f)["type"] = 5 }, "model.type is a number where text is expected"},
+		{"vocab a list", func(f object) { model(f)["vocab"] = []any{[]any{"a", 1}} }, "vocab: it is a list where an object is expected"},
+		{"id a fraction", func(f object) { model(f)["vocab"].(object)["a"] = 1.5 }, "a is 1.5 where a whole number is expected"},
+		{"merges an object", func(f object) { model(f)["merges"] = object{} }, "merges: it is an object where a list is expected"},
+		{"added id", func(f object) { added(f, object{"id": "x", "content": "zzz"}) }, "id is text where a whole number is expected"},
+		{"normalizer a list", func(f object) { f["normalizer"] = []any{} }, "normalizer: it is a list where an object is expected"},
 		{"no model", func(f object) { delete(f, "model") }, "no model"},
 		{"dropout", func(f object) { model(f)["dropout"] = 0.1 }, "dropout"},
 		{"prefix", func(f object) { model(f)["continuing_subword_prefix"] = "##" }, "continuing_subword_prefix"},
@@ -61,14 +71,26 @@ func TestJSONRefused(t *testing.T) {
 			f["normalizer"] = n
 		}, "nested deeper"},
 	} {
-		if _, err := editJSON(t, "bl_gpt2", c.edit); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := editJSON(t, "bl_gpt2", c.edit); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "Go ") {
 			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
 		}
 	}
-	for _, bad := range []string{"", "{", "[]", "{}", `{"model":null}`, "\xff"} {
-		if _, err := FromJSON([]byte(bad)); err == nil {
-			t.Errorf("%q is accepted", bad)
+	for bad, want := range map[string]string{"": "ends too early", "{": "ends too early, after 1 bytes", `{"model":{"type`: "ends too early", "[]": "it is a list where an object",
+		"{}": "no model", `{"model":null}`: "no model", "\xff": "not valid JSON", "{} x": "not valid JSON", `{"a" 1}`: "not valid JSON"} {
+		if _, err := FromJSON([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", bad, err, want)
 		}
+	}
+}
+
+// TestNoModelType: files from before the type was written are the tokenizer that they were.
+func TestNoModelType(t *testing.T) {
+	tok, err := editJSON(t, "bl_gpt2", func(f object) { delete(f["model"].(object), "type") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := load(t, "bl_gpt2"); tok.Digest() != want.Digest() {
+		t.Error("the digest differs")
 	}
 }
 
@@ -92,9 +114,9 @@ func TestWithConfig(t *testing.T) {
 	if n, err := with(`{"bos_token": null}`); err != nil || n.bos != tok.bos {
 		t.Errorf("null: %v", err)
 	}
-	for _, bad := range []string{`{"bos_token": "nowhere"}`, `{"eos_token": 5}`, `[]`} {
-		if _, err := with(bad); err == nil {
-			t.Errorf("%s is accepted", bad)
+	for _, bad := range []string{`{"bos_token": "nowhere"}`, `{"eos_token": 5}`, `{"eos_token": {"content": 5}}`, `[]`} {
+		if _, err := with(bad); err == nil || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }
