@@ -116,6 +116,8 @@ func classify(err error) error {
 		return Errorf(BadInput, "", "%w", err)
 	case errors.Is(err, objstore.ErrChanged):
 		return Errorf(BadInput, "bring the planned version back, or write to another --output", "%w", err)
+	case errors.Is(err, objstore.ErrUnsupported):
+		return Errorf(BadInput, "", "%w", err)
 	case errors.Is(err, objstore.ErrNotExist), errors.Is(err, objstore.ErrNoMatch):
 		return Errorf(NoInput, "", "%w", err)
 	}

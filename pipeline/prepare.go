@@ -22,6 +22,8 @@ import (
 type Tokenizer interface {
 	Encode(text string, o tokenizer.EncodeOptions) ([]int32, error)
 	VocabSize() int
+	// MaxTokenBytes bounds the bytes of text that one token stands for; 0: there is no bound.
+	MaxTokenBytes() int
 }
 
 // Prompting says how a record becomes a prompt.
@@ -40,6 +42,7 @@ type Prompting struct {
 	Kwargs map[string]any // further variables of the chat template
 	Now    time.Time      // the clock of user templates
 
+	MaxLen  int          // tokens of the longest sequence; 0 = unknown
 	Params  infer.Params // MaxTokens 0 = default
 	Seed    int64        // the job's seed
 	Samples int32        // completions per row, at least 1
@@ -195,6 +198,11 @@ func (p *Preparer) tokens(rec *row.Record, ask *request, batch bool) ([]int32, *
 	}
 	if rerr != nil {
 		return nil, rerr
+	}
+	// A text that cannot fit is refused before it is tokenised: that takes a hundred times its memory.
+	if most := p.tok.MaxTokenBytes(); most > 0 && p.MaxLen > 0 && len(text.S)/most > p.MaxLen {
+		return nil, p.at(rec, row.ContextExceeded, "the prompt has %d bytes, which is more than %d tokens, and the context holds %d; shorten the prompt",
+			len(text.S), len(text.S)/most, p.MaxLen)
 	}
 	// A rendered chat prompt brings its own special tokens; only a bare prompt gets those that the tokenizer adds.
 	literal := make([]tokenizer.Span, 0, len(text.Literal)) // never nil: special tokens in data are data

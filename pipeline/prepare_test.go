@@ -127,6 +127,7 @@ func TestBadRowsGetTheirCode(t *testing.T) {
 		{"a number", nil, record("prompt", int64(3)), row.InvalidRowType},
 		{"empty", func(p *Prompting) { p.Raw = true }, record("prompt", ""), row.EmptyPrompt},
 		{"too long", nil, record("prompt", strings.Repeat("long ", 2000)), row.ContextExceeded},
+		{"too long to be tokenised", func(p *Prompting) { p.MaxLen = 512 }, record("prompt", strings.Repeat("a", 1<<20)), row.ContextExceeded},
 		{"explicit max_tokens does not fit", func(p *Prompting) { p.Params.MaxTokens = 511 }, record("prompt", "hello there"), row.ContextExceeded},
 		{"messages of the wrong kind", nil, record("messages", []any{int64(7)}), row.InvalidMessages},
 		{"messages without a template", func(p *Prompting) { p.Raw = true }, record("messages", []any{ordered.MapOf("role", "user", "content", "x")}), row.InvalidMessages},
