@@ -84,7 +84,7 @@ func checkStore(ctx context.Context, store *objstore.Store, url string, plan *Pl
 			return nil
 		}
 	}
-	return classify(fmt.Errorf("check that %s refuses a second write: %w", url, err))
+	return classifyPut(fmt.Errorf("check that %s refuses a second write: %w", url, err))
 }
 
 // adopt takes the stored plan in place of ours, if it decides the same.

@@ -195,11 +195,11 @@ func (c *committer) put(ctx context.Context, f *scratch, url string, ifAbsent bo
 		Metadata:    map[string]string{"batchmill-plan": c.plan.Digest, "batchmill-sha256": f.sha256()},
 	})
 	if err != nil {
-		return classify(err)
+		return classifyPut(err)
 	}
 	if _, err := io.Copy(w, io.NewSectionReader(f.file, 0, f.size)); err != nil {
 		w.Abort()
-		return classify(fmt.Errorf("write %s: %w", url, err))
+		return classifyPut(fmt.Errorf("write %s: %w", url, err))
 	}
 	err = w.Commit()
 	if err == nil || errors.Is(err, objstore.ErrExists) {
@@ -215,7 +215,7 @@ func (c *committer) put(ctx context.Context, f *scratch, url string, ifAbsent bo
 			}
 		}
 	}
-	return classify(fmt.Errorf("write %s: %w", url, err))
+	return classifyPut(fmt.Errorf("write %s: %w", url, err))
 }
 
 func contentType(url string) string {

@@ -117,7 +117,7 @@ func putJSON(ctx context.Context, store *objstore.Store, url string, v any) (sto
 			return bytes.Equal(got, data), nil
 		}
 	}
-	return false, classify(fmt.Errorf("write %s: %w", url, err))
+	return false, classifyPut(fmt.Errorf("write %s: %w", url, err))
 }
 
 func getJSON(ctx context.Context, store *objstore.Store, url string, v any) error {

@@ -123,3 +123,11 @@ func classify(err error) error {
 	}
 	return Errorf(StorageIO, "", "%w", err)
 }
+
+// classifyPut is classify for writes: a store that cannot do what a commit needs is a matter of configuration.
+func classifyPut(err error) error {
+	if errors.Is(err, objstore.ErrUnsupported) {
+		return Errorf(Config, "write to another file system or store", "%w", err)
+	}
+	return classify(err)
+}
