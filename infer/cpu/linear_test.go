@@ -96,6 +96,17 @@ func TestPackedLayout(t *testing.T) {
 	}
 }
 
+// TestEvenGroup: items are spread over the threads with as little left at the end as their size allows.
+func TestEvenGroup(t *testing.T) {
+	for _, c := range []struct{ panels, blocks, workers, most, want int }{
+		{18, 1, 2, 2, 1}, {18, 1, 2, 3, 3}, {30, 1, 2, 3, 3}, {48, 1, 2, 6, 6}, {1, 1, 8, 1, 1}, {18, 4, 2, 7, 6}, {1536, 1, 1, 7, 6},
+	} {
+		if got := evenGroup(c.panels, c.blocks, c.workers, c.most); got != c.want {
+			t.Errorf("%d panels, %d blocks, %d threads: groups of %d, want %d", c.panels, c.blocks, c.workers, got, c.want)
+		}
+	}
+}
+
 // BenchmarkLinear measures a whole product on all threads, with packing of activations: SmolLM2-135M's down projection.
 func BenchmarkLinear(b *testing.B) {
 	for _, tokens := range []int{1, 16, 512} {
