@@ -13,8 +13,8 @@ import (
 
 // Options say how to load.
 type Options struct {
-	// WeightMemory bounds the bytes of unpacked weights; 0 is no bound. Weights that do not fit are kept as they are in
-	// the file and unpacked at every use: slower, with the same results.
+	// WeightMemory bounds the bytes of weights in the device's own form; 0 is no bound. Weights that do not fit are kept as
+	// they are in the file and unpacked at every use: slower, with the same results.
 	WeightMemory int64
 }
 
