@@ -15,12 +15,7 @@ import (
 // decides the same, and refuses otherwise. It returns the numbers of the shards that this process still has to do.
 func (r *runState) claim(ctx context.Context) ([]int, error) {
 	j := r.job
-	if j.spec.Overwrite {
-		if err := wipe(ctx, j.store, j.layout); err != nil {
-			return nil, err
-		}
-	}
-	if err := refuseStray(ctx, j.store, j.layout); err != nil {
+	if err := r.clear(ctx); err != nil {
 		return nil, err
 	}
 	stored, err := putJSON(ctx, j.store, j.layout.plan(), j.plan)
@@ -41,6 +36,34 @@ func (r *runState) claim(ctx context.Context) ([]int, error) {
 		}
 	}
 	return r.missing(ctx)
+}
+
+// clearTries is how often an output is cleared: a run that is still at work there may commit one more part, but then
+// finds its plan gone.
+const (
+	clearTries = 5
+	clearPause = 200 * time.Millisecond
+)
+
+// clear removes what is in the way, if that was asked for, and refuses what is left.
+func (r *runState) clear(ctx context.Context) error {
+	j := r.job
+	for try := 1; ; try++ {
+		if j.spec.Overwrite {
+			if err := wipe(ctx, j.store, j.layout); err != nil {
+				return err
+			}
+		}
+		err := refuseStray(ctx, j.store, j.layout)
+		if err == nil || !j.spec.Overwrite || try == clearTries {
+			return err
+		}
+		select {
+		case <-time.After(clearPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // planned tells whether a plan is stored.
@@ -228,11 +251,23 @@ func refuseStray(ctx context.Context, store *objstore.Store, l layout) error {
 	if err != nil {
 		return err
 	}
+	letters, err := store.List(ctx, objstore.Join(l.base, "_errors/"))
+	if err != nil {
+		return classify(err)
+	}
+	for _, info := range letters {
+		if ownName(info.URL) {
+			parts[info.URL] = info
+		}
+	}
 	for url := range parts {
 		return Errorf(BadInput, "choose another --output, or remove what is there with --overwrite", "the output holds %s, but no plan that tells where it comes from", url)
 	}
 	return nil
 }
+
+// ownName tells whether an object has the name of a part, or of what belongs to one.
+func ownName(url string) bool { return strings.HasPrefix(objstore.Base(url), "part-") }
 
 // wipe removes a job's output, the plan last: whatever interrupts it, a new run finds the plan and goes on removing or
 // refuses.
@@ -240,7 +275,7 @@ func wipe(ctx context.Context, store *objstore.Store, l layout) error {
 	var urls []string
 	add := func(infos []objstore.Info) {
 		for _, info := range infos {
-			if info.URL != l.plan() && info.URL != l.success() {
+			if ownName(info.URL) {
 				urls = append(urls, info.URL)
 			}
 		}
@@ -253,8 +288,8 @@ func wipe(ctx context.Context, store *objstore.Store, l layout) error {
 	for url := range parts {
 		urls = append(urls, url)
 	}
-	for _, folder := range []string{"_errors", "_run"} {
-		infos, err := store.List(ctx, objstore.Join(l.base, folder, "/"))
+	for _, folder := range []string{"_errors/", "_run/parts/"} {
+		infos, err := store.List(ctx, objstore.Join(l.base, folder))
 		if err != nil {
 			return classify(err)
 		}

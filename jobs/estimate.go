@@ -40,6 +40,8 @@ type Estimate struct {
 	MemoryCeiling   int64              `json:"memory_ceiling_bytes"`
 	Available       int64              `json:"memory_available_bytes"`
 	Output          string             `json:"output"`
+	Broken          []string           `json:"broken"`     // why inputs cannot be read; the job leaves them out
+	LeftOut         int                `json:"left_out"`   // files that match, but came after the stored plan
 	Done            int                `json:"parts_done"` // parts that an earlier run of this job has committed
 	OtherJob        string             `json:"other_job"`  // why the output cannot take this job; "" if it can
 	Format          string             `json:"format"`
@@ -140,6 +142,15 @@ func (e *Estimate) output(ctx context.Context, j *Job) error {
 		_, err = r.missing(ctx)
 	}
 	var known *Error
+	if j.spec.Overwrite && errors.As(err, &known) && known.Kind == BadInput {
+		return nil
+	}
+	e.LeftOut = r.leftOut
+	for _, in := range j.plan.Inputs {
+		if in.Broken != "" {
+			e.Broken = append(e.Broken, in.Broken)
+		}
+	}
 	if errors.As(err, &known) && known.Kind == BadInput {
 		e.OtherJob = known.Err.Error()
 		return nil

@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -10,6 +12,9 @@ import (
 // checkOverlap refuses an output that is an input, lies inside one, or would become one at the next run because a
 // pattern matches its parts. Links are followed: two names of one folder are one folder.
 func checkOverlap(patterns []string, inputs []objstore.Info, out layout) error {
+	if err := refuseLinks(out); err != nil {
+		return err
+	}
 	base, single := realURL(out.base), realURL(out.single)
 	for _, info := range inputs {
 		if url := realURL(info.URL); url == single || out.single == "" && within(url, base) {
@@ -40,6 +45,26 @@ func checkOverlap(patterns []string, inputs []objstore.Info, out layout) error {
 			if hit {
 				return Errorf(Usage, "choose an --output outside of it, or a narrower --input", "the output %s lies inside the input %s", out.shown(), pattern)
 			}
+		}
+	}
+	return nil
+}
+
+// refuseLinks refuses links in the place of what a job writes and removes: behind them lies what is not the job's. The
+// folder of an output may be a link.
+func refuseLinks(out layout) error {
+	own := []string{objstore.Join(out.base, "_errors"), objstore.Join(out.base, "_run"), objstore.Join(out.base, "_run", "parts"), objstore.Join(out.base, "_run", "tmp")}
+	if out.single != "" {
+		own = append(own, out.single, out.base)
+	}
+	for _, url := range own {
+		p, ok := objstore.LocalPath(url)
+		if !ok {
+			return nil
+		}
+		info, err := os.Lstat(filepath.Clean(p))
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return Errorf(Usage, "remove the link, or choose another --output", "%s is a link; a job writes and removes only what is its own", filepath.Clean(p))
 		}
 	}
 	return nil

@@ -71,6 +71,9 @@ func (p *planner) makePlan(ctx context.Context, decides Decides, runID string, n
 	if format == "" {
 		format = p.first().Format
 	}
+	if format == "openai" && p.batchShape() && (p.spec.Prompt != "" || p.spec.TokenIDsColumn != "") {
+		return Errorf(Usage, "leave --prompt and --token-ids-column out, or write another --format", "batch requests bring their own prompts, which --format openai answers")
+	}
 	p.plan.Decides.Format = format
 	if p.schema.Format == "jsonl" && format == "parquet" {
 		p.plan.Columns = p.schema.Columns

@@ -344,6 +344,55 @@ func TestOutputsThatAreInputsAreRefused(t *testing.T) {
 	}
 }
 
+func TestLinksInsideAnOutputAreRefused(t *testing.T) {
+	for _, c := range []struct{ link, output string }{
+		{"out/_errors", "out/"}, {"out/_run", "out/"}, {"x.jsonl.batchmill", "x.jsonl"}, {"x.jsonl", "x.jsonl"},
+	} {
+		dir := t.TempDir()
+		os.Mkdir(dir+"/out", 0o755)
+		os.Mkdir(dir+"/data", 0o755)
+		in := writeFile(t, dir+"/data/part-00000-of-00001.jsonl", []byte(`{"text": "a"}`+"\n"+`{"text": null}`+"\n"))
+		if err := os.Symlink(dir+"/data", filepath.Join(dir, c.link)); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+		for _, overwrite := range []bool{false, true} {
+			s := testSpec(in, dir+"/"+c.output)
+			s.Overwrite = overwrite
+			if _, err := runJob(t, context.Background(), s, Events{}); KindOf(err) != Usage {
+				t.Errorf("%s is a link, --output %s: %v", c.link, c.output, err)
+			}
+			if data, err := os.ReadFile(in); err != nil || bytes.Count(data, []byte("\n")) != 2 {
+				t.Fatalf("%s is a link, --output %s: the input is gone or changed: %q, %v", c.link, c.output, data, err)
+			}
+		}
+	}
+}
+
+func TestOverwritingRemovesOnlyWhatIsItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, dir+"/in.jsonl", []byte(`{"text": "a"}`+"\n"+`{"text": null}`+"\n"))
+	s := testSpec(in, dir+"/out/")
+	mustRun(t, s)
+	foreign := []string{dir + "/out/mine.txt", dir + "/out/_errors/prompt.txt", dir + "/out/_run/mine.json"}
+	for _, name := range foreign {
+		writeFile(t, name, []byte("x"))
+	}
+	s.Overwrite, s.Seed = true, 5
+	mustRun(t, s)
+	for _, name := range foreign {
+		if !exists(name) {
+			t.Errorf("%s was removed", name)
+		}
+	}
+	os.RemoveAll(dir + "/out/_run")
+	os.Remove(dir + "/out/_SUCCESS")
+	os.Remove(dir + "/out/part-00000-of-00001.jsonl")
+	s.Overwrite = false
+	if _, err := runJob(t, context.Background(), s, Events{}); KindOf(err) != BadInput {
+		t.Errorf("dead letters without a plan: %v", err)
+	}
+}
+
 func TestNothingIsRemovedBeforeTheJobCanStart(t *testing.T) {
 	dir := t.TempDir()
 	in := writeFile(t, dir+"/in.jsonl", rowsJSONL(3))

@@ -123,7 +123,7 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 		}
 	}
 	ask := &request{params: p.Params, samples: p.Samples}
-	batch := p.Batch && p.Prompt == nil && p.TokenIDsColumn == "" && readers.IsOpenAI(rec)
+	batch := p.Batch && p.Prompt == nil && p.TokenIDsColumn == "" && isRequest(rec)
 	if batch {
 		if custom, ok := rec.Fields["custom_id"].(string); ok && id == nil { // also beside an error
 			id = &custom
@@ -161,6 +161,16 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 		})
 	}
 	return units, id, nil
+}
+
+// isRequest tells whether a record means to be a batch request: it has at least one of its parts.
+func isRequest(rec *row.Record) bool {
+	for _, name := range readers.OpenAIColumns {
+		if _, ok := rec.Fields[name]; ok && name != "custom_id" {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *Preparer) id(rec *row.Record) (*string, *row.Error) {

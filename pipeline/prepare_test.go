@@ -210,6 +210,8 @@ func TestOpenAIRequests(t *testing.T) {
 		rec  *row.Record
 		want row.Code
 	}{
+		"no body":       {record("custom_id", "c", "method", "POST", "url", "/v1/completions"), row.MissingColumn},
+		"no url":        {record("custom_id", "c", "method", "POST", "body", ordered.MapOf("prompt", "x")), row.MissingColumn},
 		"stream":        {openAIRecord("/v1/chat/completions", ordered.MapOf("messages", messages, "stream", true)), row.UnsupportedRequest},
 		"tools":         {openAIRecord("/v1/chat/completions", ordered.MapOf("messages", messages, "tools", []any{})), row.UnsupportedRequest},
 		"url":           {openAIRecord("/v1/embeddings", ordered.MapOf("input", "x")), row.UnsupportedRequest},

@@ -180,6 +180,9 @@ func filesOf(c *cli.Context, s *jobs.Spec) error {
 		}
 		s.Prompt = string(data)
 	}
+	if s.Prompt == "" && (c.IsSet("prompt") || c.String("prompt-file") != "") {
+		return jobs.Errorf(jobs.Usage, "leave it out to use --prompt-column", "the prompt template is empty")
+	}
 	if name := c.String("chat-template"); name != "" {
 		data, err := os.ReadFile(name)
 		if err != nil {

@@ -58,6 +58,12 @@ func printEstimate(w io.Writer, e *jobs.Estimate) {
 	}
 	fmt.Fprintf(w, "model          %s (%.12s)\n", e.Model, e.ModelDigest)
 	fmt.Fprintf(w, "inputs         %d files, %s, %d shards\n", e.Inputs, bytesText(e.InputBytes), e.Shards)
+	if e.LeftOut > 0 {
+		fmt.Fprintf(w, "               %d more files match, but came after the stored plan and are left out\n", e.LeftOut)
+	}
+	for _, why := range e.Broken {
+		fmt.Fprintf(w, "               LEFT OUT: %s\n", why)
+	}
 	fmt.Fprintf(w, "rows           %s%d", about, e.Rows)
 	if e.Failing > 0 {
 		fmt.Fprintf(w, ", of which %s%d would be error rows (%s)", about, e.Failing, codesText(e.Errors))

@@ -67,7 +67,7 @@ func (p *progress) events() jobs.Events {
 		Part: func(url string, f *jobs.Facts) {
 			p.say("committed %s: %d rows, %d errors", url, f.Rows.Total, f.Rows.Error)
 		},
-		Warn: func(m string) { p.say("warning: %s", m) },
+		Warn: p.warn,
 	}
 }
 
@@ -90,6 +90,14 @@ func (p *progress) say(format string, args ...any) {
 	defer p.mu.Unlock()
 	p.clear()
 	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// warn prints a warning, also where no progress is wanted: it is about the data.
+func (p *progress) warn(message string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintf(p.w, "warning: %s\n", message)
 }
 
 func (p *progress) step(s jobs.Progress) {
