@@ -61,7 +61,7 @@ func preset(name string) (ggufPreset, bool) {
 		return list
 	}
 	switch name {
-	case "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais", "gigachat", "roberta-bpe":
+	case "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais", "gigachat":
 		return ggufPreset{stages: stages(gpt2Scan{t})}, true
 	case "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b":
 		return ggufPreset{stages: stages(numberScan{t, 1}, gpt2Scan{t})}, true
