@@ -248,9 +248,9 @@ func TestPipFailures(t *testing.T) {
 		"ERROR: Could not connect to proxy":                         {Unavailable, "try it by hand"},
 		retrying + "'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new connection: [Errno 101] Network is unreachable')': /simple/some-model/" + notFound: {Unavailable, "check the network"},
 		retrying + "'NewConnectionError('<c>: Failed to establish a new connection: [Errno 111] Connection refused')': /simple/some-model/" + notFound:                                                                 {Unavailable, "Connection refused"},
-		retrying + "'NameResolutionError(\"<c>: Failed to resolve 'index.example' ([Errno -3] Temporary failure in name resolution)\")': /simple/some-model/" + notFound:                                                    {Unavailable, "name resolution"},
-		retrying + "'ConnectTimeoutError(<c>, 'Connection to index.example timed out. (connect timeout=15)')': /simple/some-model/" + notFound:                                                                              {Unavailable, "timed out"},
-		"Could not fetch URL https://index.example/simple/some-model/: There was a problem confirming the ssl certificate: HTTPSConnectionPool(...) - skipping" + notFound:                                                  {Unavailable, "ssl certificate"},
+		retrying + "'NameResolutionError(\"<c>: Failed to resolve 'index.example' ([Errno -3] Temporary failure in name resolution)\")': /simple/some-model/" + notFound:                                               {Unavailable, "name resolution"},
+		retrying + "'ConnectTimeoutError(<c>, 'Connection to index.example timed out. (connect timeout=15)')': /simple/some-model/" + notFound:                                                                         {Unavailable, "timed out"},
+		"Could not fetch URL https://index.example/simple/some-model/: There was a problem confirming the ssl certificate: HTTPSConnectionPool(...) - skipping" + notFound:                                             {Unavailable, "ssl certificate"},
 		retrying + "'ResponseError('too many 503 error responses')': /simple/some-model/" + notFound:                                                                                                                   {Unavailable, "503"},
 		// An index that answers after all decides.
 		retrying + "'ReadTimeoutError(...)': /simple/some-model/" + strings.Replace(notFound, "none", "0.8, 0.9", 1): {Missing, "0.8, 0.9"},
