@@ -110,6 +110,19 @@ func checkStore(ctx context.Context, store *objstore.Store, url string, plan *Pl
 	return classifyPut(fmt.Errorf("check that %s refuses a second write: %w", url, err))
 }
 
+// putOnce tries one conditional put, without the read-back and the retries of Store.Put: here the refusal is what counts.
+func putOnce(ctx context.Context, store *objstore.Store, url string, data []byte) error {
+	w, err := store.Create(ctx, url, objstore.CreateOptions{IfAbsent: true, ContentType: jsonType})
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(data); err != nil {
+		w.Abort()
+		return err
+	}
+	return w.Commit()
+}
+
 // adopt takes the stored plan in place of ours, if it decides the same.
 func (r *runState) adopt(ctx context.Context) error {
 	j := r.job

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/batchmill/batchmill/infer"
-	"github.com/batchmill/batchmill/infer/cpu"
 	"github.com/batchmill/batchmill/infer/device"
 	"github.com/batchmill/batchmill/internal/row"
 	"github.com/batchmill/batchmill/pipeline"
@@ -64,7 +63,6 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, conf.VocabSize, check)
 	var lengths []int
 	var tokens, outputs int64
-	offsets := map[string]int64{} // where the last record of a source started
 	complete := true
 	for n := range j.plan.Shards {
 		if !j.spec.Shard.Has(n) {
@@ -89,7 +87,6 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 				return nil, err
 			}
 			e.Sampled++
-			offsets[rec.Source] = rec.Offset
 			units, _, rerr := prep.Prepare(rec)
 			if rerr != nil {
 				e.Failing++
@@ -108,11 +105,7 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 	if len(lengths) > 0 {
 		e.Shortest, e.Median, e.Longest = lengths[0], lengths[len(lengths)/2], lengths[len(lengths)-1]
 	}
-	read := int64(0)
-	for _, at := range offsets {
-		read += max(0, at)
-	}
-	e.extrapolate(j, tokens, outputs, read, complete)
+	e.extrapolate(j, tokens, outputs, complete)
 	if err := e.memory(ctx, j); err != nil {
 		return nil, err
 	}
@@ -161,9 +154,9 @@ func (e *Estimate) output(ctx context.Context, j *Job) error {
 
 // memory asks the device how much the weights take.
 func (e *Estimate) memory(ctx context.Context, j *Job) error {
-	dev, err := cpu.New(cpu.Config{Threads: 1})
+	dev, err := newDevice(1)
 	if err != nil {
-		return Errorf(Config, "", "start the CPU device: %w", err)
+		return err
 	}
 	defer dev.Close()
 	m, err := j.bundle.Estimate(ctx, dev)
@@ -174,29 +167,16 @@ func (e *Estimate) memory(ctx context.Context, j *Job) error {
 	return nil
 }
 
-// extrapolate scales what the sample came to up to all rows: by rows where they are counted, else by bytes of input a
-// row.
-func (e *Estimate) extrapolate(j *Job, tokens, outputs, read int64, complete bool) {
+// extrapolate scales what the sample came to up to all rows.
+func (e *Estimate) extrapolate(j *Job, tokens, outputs int64, complete bool) {
 	if complete || e.Sampled == 0 {
 		e.Exact, e.Rows, e.PromptTokens, e.MaxOutputTokens = complete, e.Sampled, tokens, outputs
 		return
 	}
-	rows, exact := j.plan.rows(j.spec.Shard)
-	if !exact {
-		rows = max(rows, e.byBytes(read))
-	}
+	rows := j.plan.rows(j.spec.Shard)
 	scale := float64(rows) / float64(e.Sampled)
 	e.Rows = rows
 	e.Failing = int64(scale * float64(e.Failing))
 	e.PromptTokens = int64(scale * float64(tokens))
 	e.MaxOutputTokens = int64(scale * float64(outputs))
-}
-
-// byBytes guesses the rows of inputs that are not counted from the bytes that the sample took. Of compressed inputs these
-// are the bytes of their content, so that the guess is low.
-func (e *Estimate) byBytes(read int64) int64 {
-	if read == 0 {
-		return e.Sampled
-	}
-	return int64(float64(e.InputBytes) * float64(e.Sampled) / float64(read))
 }

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -87,18 +86,8 @@ func encodeJSON(v any) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// putOnce tries one conditional put.
-func putOnce(ctx context.Context, store *objstore.Store, url string, data []byte) error {
-	w, err := store.Create(ctx, url, objstore.CreateOptions{IfAbsent: true, ContentType: "application/json"})
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(data); err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Commit()
-}
+// jsonType is the content type of small objects.
+const jsonType = "application/json"
 
 // putJSON stores a small object, unless it is there already. It reports whether this call stored it.
 func putJSON(ctx context.Context, store *objstore.Store, url string, v any) (stored bool, err error) {
@@ -106,18 +95,14 @@ func putJSON(ctx context.Context, store *objstore.Store, url string, v any) (sto
 	if err != nil {
 		return false, err
 	}
-	err = putOnce(ctx, store, url, data)
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, objstore.ErrExists):
+	err = store.Put(ctx, url, data, objstore.CreateOptions{IfAbsent: true, ContentType: jsonType})
+	if errors.Is(err, objstore.ErrExists) {
 		return false, nil
-	case errors.Is(err, objstore.ErrUnknown): // perhaps it landed
-		if got, _, rerr := store.ReadAll(ctx, url, maxSmallObject); rerr == nil {
-			return bytes.Equal(got, data), nil
-		}
 	}
-	return false, classifyPut(fmt.Errorf("write %s: %w", url, err))
+	if err != nil {
+		return false, classifyPut(fmt.Errorf("write %s: %w", url, err))
+	}
+	return true, nil
 }
 
 func getJSON(ctx context.Context, store *objstore.Store, url string, v any) error {

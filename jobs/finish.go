@@ -71,12 +71,10 @@ func (r *runState) summary(err error) *Summary {
 		total.merge(f)
 	}
 	sum.Rows, sum.Tokens = total.Rows, total.Tokens
-	if planned, exact := j.plan.rows(j.spec.Shard); err != nil && len(r.facts) < r.mine() {
-		planned *= int64(j.spec.Samples)
-		if exact || planned > sum.Rows.Total {
-			sum.Rows.NotStarted = max(0, planned-sum.Rows.Total)
-			sum.Rows.Total += sum.Rows.NotStarted
-		}
+	if err != nil && len(r.facts) < r.mine() {
+		planned := j.plan.rows(j.spec.Shard) * int64(j.spec.Samples)
+		sum.Rows.NotStarted = max(0, planned-sum.Rows.Total)
+		sum.Rows.Total += sum.Rows.NotStarted
 	}
 	wall := time.Since(j.start).Seconds()
 	sum.Time = TimeSummary{Wall: seconds(wall), Load: seconds(r.load.Seconds())}

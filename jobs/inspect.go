@@ -42,15 +42,13 @@ const carriedPreview = 3
 func Inspect(ctx context.Context, store *objstore.Store, o InspectOptions) (*Inspection, error) {
 	p := &planner{store: store, spec: &Spec{Inputs: o.Inputs, InputFormat: o.Format, SplitBytes: 1 << 62}, plan: &Plan{}, sampled: map[string]bool{}}
 	in := &Inspection{}
-	for _, pattern := range o.Inputs {
-		infos, err := store.Expand(ctx, pattern)
-		if err != nil {
-			return nil, expandError(pattern, err)
-		}
-		for _, info := range infos {
-			if _, err := p.input(ctx, len(p.plan.Inputs), info); err != nil {
-				return nil, err
-			}
+	infos, err := store.ExpandAll(ctx, o.Inputs)
+	if err != nil {
+		return nil, expandError(o.Inputs, err)
+	}
+	for i, info := range infos {
+		if _, err := p.input(ctx, i, info); err != nil {
+			return nil, err
 		}
 	}
 	in.Files = p.plan.Inputs
@@ -193,12 +191,14 @@ func (o orderedJSON) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-func expandError(pattern string, err error) error {
-	if _, nerr := objstore.Normalize(pattern); nerr != nil {
-		return Errorf(Usage, "", "input %s: %w", pattern, nerr)
+func expandError(patterns []string, err error) error {
+	for _, pattern := range patterns {
+		if _, nerr := objstore.Normalize(pattern); nerr != nil {
+			return Errorf(Usage, "", "input %s: %w", pattern, nerr)
+		}
 	}
 	if errors.Is(err, objstore.ErrNoMatch) || errors.Is(err, objstore.ErrNotExist) {
-		return Errorf(NoInput, "check the path; quote a glob so that the shell leaves it alone", "input %s: %w", pattern, err)
+		return Errorf(NoInput, "check the path; quote a glob so that the shell leaves it alone", "input: %w", err)
 	}
-	return classify(fmt.Errorf("list %s: %w", pattern, err))
+	return classify(fmt.Errorf("list the input: %w", err))
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/batchmill/batchmill/infer/bundle"
 	"github.com/batchmill/batchmill/infer/chat"
-	"github.com/batchmill/batchmill/infer/cpu"
 	"github.com/batchmill/batchmill/infer/model"
 	"github.com/batchmill/batchmill/internal/jinja"
 	"github.com/batchmill/batchmill/internal/objstore"
@@ -70,9 +69,9 @@ func Prepare(ctx context.Context, spec Spec, store *objstore.Store, ev Events) (
 
 // describe reads what the model is, without loading it.
 func (j *Job) describe() error {
-	dev, err := cpu.New(cpu.Config{Threads: 1})
+	dev, err := newDevice(1)
 	if err != nil {
-		return Errorf(Config, "", "start the CPU device: %w", err)
+		return err
 	}
 	defer dev.Close()
 	if j.config, err = j.bundle.Describe(dev); err != nil {

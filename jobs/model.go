@@ -33,6 +33,15 @@ func OpenTokenizer(ctx context.Context, ref string, store *objstore.Store) (*tok
 	return t, nil
 }
 
+// newDevice starts the device; one that only describes or estimates needs a single thread.
+func newDevice(threads int) (*cpu.Device, error) {
+	dev, err := cpu.New(cpu.Config{Threads: threads})
+	if err != nil {
+		return nil, Errorf(Config, "", "start the CPU device: %w", err)
+	}
+	return dev, nil
+}
+
 // loaded is a model on its device, ready for an engine.
 type loaded struct {
 	dev    device.Device
@@ -45,9 +54,9 @@ type loaded struct {
 const weightShare = 0.6
 
 func loadModel(ctx context.Context, b *bundle.Bundle, threads int) (*loaded, error) {
-	dev, err := cpu.New(cpu.Config{Threads: threads})
+	dev, err := newDevice(threads)
 	if err != nil {
-		return nil, Errorf(Config, "", "start the CPU device: %w", err)
+		return nil, err
 	}
 	var o model.Options
 	if n, ok := availableMemory(); ok {

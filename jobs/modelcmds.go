@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/batchmill/batchmill/infer/cpu"
 	"github.com/batchmill/batchmill/internal/hub"
 	"github.com/batchmill/batchmill/internal/objstore"
 )
@@ -54,9 +53,9 @@ func (c ModelCall) info(ctx context.Context, verify bool) (*ModelInfo, error) {
 		return nil, err
 	}
 	defer b.Close()
-	dev, err := cpu.New(cpu.Config{Threads: 1})
+	dev, err := newDevice(1)
 	if err != nil {
-		return nil, Errorf(Config, "", "start the CPU device: %w", err)
+		return nil, err
 	}
 	defer dev.Close()
 	conf, err := b.Describe(dev)

@@ -51,7 +51,6 @@ type Segments []Segment
 type Segment struct {
 	Input int         `json:"input"` // index into Plan.Inputs
 	Cut   readers.Cut `json:"cut"`
-	Rows  int64       `json:"rows"`            // -1 where unknown
 	Limit int64       `json:"limit,omitempty"` // records to take; 0 = all
 }
 
@@ -71,23 +70,25 @@ func (p *Plan) seal() error {
 	return nil
 }
 
-// rows is the number of records of the shards that mine selects; exact is false where some are not counted.
-func (p *Plan) rows(mine Shard) (n int64, exact bool) {
-	exact = true
+// rows is the number of records that a segment takes.
+func (s Segment) rows() int64 {
+	if s.Limit > 0 {
+		return s.Limit
+	}
+	return s.Cut.Rows
+}
+
+// rows is the number of records of the shards that mine selects.
+func (p *Plan) rows(mine Shard) (n int64) {
 	for i, segs := range p.Shards {
 		if !mine.Has(i) {
 			continue
 		}
 		for _, s := range segs {
-			switch {
-			case s.Rows >= 0:
-				n += s.Rows
-			default:
-				exact = false
-			}
+			n += s.rows()
 		}
 	}
-	return n, exact
+	return n
 }
 
 // compare names the first thing that decides results and differs between a stored plan and the present wish.

@@ -78,10 +78,7 @@ func (p *planner) makePlan(ctx context.Context, decides Decides, runID string, n
 	if p.schema.Format == "jsonl" && format == "parquet" {
 		p.plan.Columns = p.schema.Columns
 	}
-	if segs, err = p.limit(ctx, segs); err != nil {
-		return err
-	}
-	p.plan.Shards = p.group(segs)
+	p.plan.Shards = p.group(p.limit(segs))
 	return p.plan.seal()
 }
 
@@ -94,16 +91,10 @@ func (p *planner) expand(ctx context.Context) ([]objstore.Info, error) {
 	if err := checkOverlap(p.spec.Inputs, nil, out); err != nil {
 		return nil, err
 	}
-	var all []objstore.Info
-	for _, pattern := range p.spec.Inputs {
-		infos, err := p.store.Expand(ctx, pattern)
-		if err != nil {
-			return nil, expandError(pattern, err)
-		}
-		all = append(all, infos...)
+	all, err := p.store.ExpandAll(ctx, p.spec.Inputs)
+	if err != nil {
+		return nil, expandError(p.spec.Inputs, err)
 	}
-	slices.SortFunc(all, func(a, b objstore.Info) int { return strings.Compare(a.URL, b.URL) })
-	all = slices.CompactFunc(all, func(a, b objstore.Info) bool { return a.URL == b.URL })
 	if len(all) == 0 {
 		return nil, Errorf(NoInput, "files of a known format end in .jsonl, .ndjson, .parquet, with .gz or .zst if compressed", "no input file in %s", strings.Join(p.spec.Inputs, ", "))
 	}
@@ -153,7 +144,7 @@ func (p *planner) input(ctx context.Context, i int, info objstore.Info) (Segment
 	p.plan.Inputs = append(p.plan.Inputs, in)
 	segs := make(Segments, 0, len(cuts))
 	for _, c := range cuts {
-		segs = append(segs, Segment{Input: i, Cut: c, Rows: c.Rows})
+		segs = append(segs, Segment{Input: i, Cut: c})
 	}
 	return segs, nil
 }
@@ -301,47 +292,22 @@ func editDistance(a, b string) int {
 	return prev[len(b)]
 }
 
-// limit cuts the plan to the first rows of the job. Segments whose size is unknown are counted as far as needed.
-func (p *planner) limit(ctx context.Context, segs Segments) (Segments, error) {
+// limit cuts the plan to the first rows of the job.
+func (p *planner) limit(segs Segments) Segments {
 	left := p.spec.Limit
 	if left == 0 {
-		return segs, nil
+		return segs
 	}
 	for i := range segs {
 		if left == 0 {
-			return segs[:i], nil
+			return segs[:i]
 		}
-		s := &segs[i]
-		if s.Rows < 0 {
-			n, err := p.countUpTo(ctx, *s, left)
-			if err != nil {
-				return nil, err
-			}
-			if n < left {
-				s.Rows = n
-			}
+		if segs[i].Cut.Rows > left {
+			segs[i].Limit = left
 		}
-		if s.Rows < 0 || s.Rows > left {
-			s.Limit, s.Rows = left, left
-		}
-		left -= s.Rows
+		left -= segs[i].rows()
 	}
-	return segs, nil
-}
-
-func (p *planner) countUpTo(ctx context.Context, s Segment, most int64) (int64, error) {
-	probe := &Plan{Inputs: p.plan.Inputs, Shards: []Segments{{s}}}
-	r := newSegmentReader(ctx, p.store, probe, 0, readers.Options{MaxLineBytes: p.spec.MaxLineBytes})
-	defer r.Close()
-	for n := int64(0); n < most; n++ {
-		if _, err := r.Read(); err != nil {
-			if isEOF(err) {
-				return n, nil
-			}
-			return 0, err
-		}
-	}
-	return most, nil
+	return segs
 }
 
 // group joins small segments into shards of up to a quarter of the split size, and everything into one shard where the

@@ -3,8 +3,6 @@ package jobs
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +19,7 @@ import (
 // Events tell a command what happens. Any may be nil. Step is called from the engine's goroutine after every step and
 // must return at once; the others come from any goroutine.
 type Events struct {
-	Planned func(p *Plan, rows int64, exact bool)
+	Planned func(p *Plan, rows int64)
 	Loaded  func(seconds float64, digest string)
 	Step    func(Progress)
 	Part    func(url string, f *Facts)
@@ -33,7 +31,6 @@ type Progress struct {
 	Rows      int64 // done by this process, committed or not
 	Errors    int64
 	Total     int64 // of this process's shards
-	Exact     bool  // Total is counted, not a lower bound
 	RowTokens int64 // prompt and completion tokens of those rows
 	PromptTok int64 // prefilled in this run
 	OutputTok int64 // decoded in this run
@@ -62,7 +59,6 @@ type runState struct {
 	facts   map[int]*Facts // of committed parts of this process's shards
 	live    Facts          // results of this run, committed or not
 	total   int64
-	exact   bool
 	broken  []error
 	planTag string // ETag of the stored plan
 	leftOut int    // files that match the inputs, but came after the plan
@@ -85,9 +81,9 @@ func (r *runState) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.total, r.exact = j.plan.rows(j.spec.Shard)
+	r.total = j.plan.rows(j.spec.Shard)
 	if j.events.Planned != nil {
-		j.events.Planned(j.plan, r.total, r.exact)
+		j.events.Planned(j.plan, r.total)
 	}
 	for _, in := range j.plan.Inputs {
 		if in.Broken != "" {
@@ -232,7 +228,7 @@ func (r *runState) step() {
 	stats := r.engine.Stats()
 	r.mu.Lock()
 	p := Progress{
-		Rows: r.live.Rows.Total, Errors: r.live.Rows.Error, Total: r.total, Exact: r.exact,
+		Rows: r.live.Rows.Total, Errors: r.live.Rows.Error, Total: r.total,
 		RowTokens: r.live.Tokens.Prompt + r.live.Tokens.Completion,
 		PromptTok: stats.PrefillTokens, OutputTok: stats.DecodeTokens, Engine: stats, Elapsed: time.Since(r.began),
 	}
@@ -240,10 +236,8 @@ func (r *runState) step() {
 	ev(p)
 }
 
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
-
 // firstLine keeps messages on one line inside JSON and logs.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
-	return fmt.Sprint(line)
+	return line
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/batchmill/batchmill/infer"
 	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/ordered"
+	"github.com/batchmill/batchmill/writers"
 )
 
 // Spec describes a job, as flags, environment and file gave it. What decides results is part of the plan's digest;
@@ -139,8 +140,8 @@ func (s *Spec) validate() error {
 	if err := s.validateOutput(); err != nil {
 		return err
 	}
-	if s.Format != "" && !slices.Contains(outputFormats, s.Format) {
-		return Errorf(Usage, "known: "+strings.Join(outputFormats, ", "), "unknown output format %q", s.Format)
+	if s.Format != "" && !slices.Contains(writers.Formats(), s.Format) {
+		return Errorf(Usage, "known: "+strings.Join(writers.Formats(), ", "), "unknown output format %q", s.Format)
 	}
 	return nil
 }
@@ -156,8 +157,6 @@ func (s *Spec) validateOutput() error {
 	}
 	return nil
 }
-
-var outputFormats = []string{"parquet", "jsonl", "openai"}
 
 // extension of the files of an output format.
 func extension(format string) string {

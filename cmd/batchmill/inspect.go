@@ -48,7 +48,7 @@ func inspectCommand() *cli.Command {
 func printInspection(w io.Writer, in *jobs.Inspection, width int) error {
 	files := table{header: []string{"FILE", "FORMAT", "SIZE", "ROWS"}}
 	for _, f := range in.Files {
-		files.add(f.URL, f.Format, bytesText(f.Size), rowsText(f.Rows))
+		files.add(f.URL, f.Format, bytesText(f.Size), fmt.Sprint(f.Rows))
 	}
 	if err := files.print(w); err != nil {
 		return err
@@ -70,11 +70,4 @@ func printInspection(w io.Writer, in *jobs.Inspection, width int) error {
 		preview.add(r...)
 	}
 	return preview.print(w)
-}
-
-func rowsText(n int64) string {
-	if n < 0 {
-		return "?"
-	}
-	return fmt.Sprint(n)
 }

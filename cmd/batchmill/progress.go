@@ -59,8 +59,8 @@ func newProgress(w io.Writer, mode string) (*progress, error) {
 
 func (p *progress) events() jobs.Events {
 	return jobs.Events{
-		Planned: func(plan *jobs.Plan, rows int64, exact bool) {
-			p.say("%s rows in %d files, %d shards; plan %.12s", count(rows, exact), len(plan.Inputs), len(plan.Shards), plan.Digest)
+		Planned: func(plan *jobs.Plan, rows int64) {
+			p.say("%d rows in %d files, %d shards; plan %.12s", rows, len(plan.Inputs), len(plan.Shards), plan.Digest)
 		},
 		Loaded: func(s float64, digest string) { p.say("model loaded in %.1f s (%.12s)", s, digest) },
 		Step:   p.step,
@@ -69,16 +69,6 @@ func (p *progress) events() jobs.Events {
 		},
 		Warn: p.warn,
 	}
-}
-
-func count(n int64, exact bool) string {
-	if exact {
-		return fmt.Sprint(n)
-	}
-	if n == 0 {
-		return "uncounted"
-	}
-	return fmt.Sprintf("at least %d", n)
 }
 
 // say prints a line of its own, above the block.
@@ -148,14 +138,14 @@ func (p *progress) lines(s jobs.Progress) []string {
 		return float64(b-a) / dt
 	}
 	share, eta := "", "ETA unknown"
-	if s.Exact && s.Total > 0 {
+	if s.Total > 0 {
 		share = fmt.Sprintf(" (%.0f%%)", 100*float64(s.Rows)/float64(s.Total))
 		if left, ok := remaining(s); ok {
 			eta = "ETA " + left.Round(time.Second).String()
 		}
 	}
 	return []string{
-		fmt.Sprintf("rows %d/%s%s, %d errors, %s elapsed, %s", s.Rows, count(s.Total, s.Exact), share, s.Errors, s.Elapsed.Round(time.Second), eta),
+		fmt.Sprintf("rows %d/%d%s, %d errors, %s elapsed, %s", s.Rows, s.Total, share, s.Errors, s.Elapsed.Round(time.Second), eta),
 		fmt.Sprintf("prefill %.0f tok/s, decode %.0f tok/s, batch fill %.0f%%, KV %d/%d pages", per(first.PromptTok, s.PromptTok),
 			per(first.OutputTok, s.OutputTok), 100*s.Engine.Fill, s.Engine.KVUsed, s.Engine.KVPages),
 	}

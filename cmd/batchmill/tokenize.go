@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func tokenizeAction(c *cli.Context) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return jobs.Errorf(jobs.StorageIO, "", "read standard input: %w", err)
 		}
-		if len(trimSpace(data)) == 0 {
+		if len(bytes.TrimSpace(data)) == 0 {
 			continue
 		}
 		ids, text, err := tokenizeLine(c, tok, data)
@@ -76,15 +77,8 @@ func tokenizeAction(c *cli.Context) error {
 	}
 }
 
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == '\r' || b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
-		b = b[:len(b)-1]
-	}
-	return b
-}
-
 func tokenizeLine(c *cli.Context, tok *tokenizer.Tokenizer, line []byte) ([]int32, string, error) {
-	v, err := ordered.DecodeJSON(trimSpace(line))
+	v, err := ordered.DecodeJSON(bytes.TrimSpace(line))
 	if err != nil {
 		return nil, "", err
 	}
