@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -18,18 +17,9 @@ type Source = quant.Source
 
 // File is an open GGUF file, or all parts of a split one. It is safe for concurrent use, apart from Close.
 type File struct {
-	sources []Source
-	keys    []string
-	values  map[string]any
-	tensors []quant.TensorInfo
-	where   map[string]place
-}
-
-// place is where a tensor's data lies.
-type place struct {
-	index  int // in File.tensors
-	source int
-	off    int64
+	quant.Set
+	keys   []string
+	values map[string]any
 }
 
 // Open reads the heads of a file, or of all parts of a split file in order. After success the sources belong to the
@@ -38,7 +28,7 @@ func Open(ctx context.Context, src ...Source) (*File, error) {
 	if len(src) == 0 {
 		return nil, errors.New("open a GGUF file: no source given")
 	}
-	f := &File{sources: src, where: map[string]place{}}
+	f := &File{Set: quant.NewSet(src)}
 	for i, s := range src {
 		h, err := readHead(ctx, s)
 		if err != nil {
@@ -51,17 +41,14 @@ func Open(ctx context.Context, src ...Source) (*File, error) {
 			return nil, fmt.Errorf("read GGUF file: %w", err)
 		}
 		for _, t := range h.tensors {
-			if old, ok := f.where[t.Name]; ok {
-				return nil, fmt.Errorf("read GGUF file: %w", &quant.FileError{File: s.Name(), Tensor: t.Name, Offset: t.off,
-					Err: fmt.Errorf("the name stands also in %s", src[old.source].Name())})
+			if err := f.Add(t.TensorInfo, i, t.off); err != nil {
+				return nil, fmt.Errorf("read GGUF file: %w", err)
 			}
-			f.where[t.Name] = place{index: len(f.tensors), source: i, off: t.off}
-			f.tensors = append(f.tensors, t.TensorInfo)
 		}
 	}
-	if want, ok := f.Uint("split.tensors.count"); ok && len(src) > 1 && want != uint64(len(f.tensors)) {
+	if want, ok := f.Uint("split.tensors.count"); ok && len(src) > 1 && want != uint64(len(f.Tensors())) {
 		return nil, fmt.Errorf("read GGUF file: %w", &quant.FileError{File: src[0].Name(), Offset: -1,
-			Err: fmt.Errorf("the parts hold %d tensors, split.tensors.count says %d", len(f.tensors), want)})
+			Err: fmt.Errorf("the parts hold %d tensors, split.tensors.count says %d", len(f.Tensors()), want)})
 	}
 	return f, nil
 }
@@ -99,10 +86,7 @@ func OpenPath(ctx context.Context, path string) (*File, error) {
 	}
 	var src []Source
 	fail := func(err error) (*File, error) {
-		for _, s := range src {
-			err = errors.Join(err, s.(io.Closer).Close())
-		}
-		return nil, err
+		return nil, errors.Join(err, quant.CloseAll(src))
 	}
 	for _, name := range names {
 		m, err := mmap.Open(name)
@@ -138,45 +122,4 @@ func SplitNames(name string) ([]string, bool) {
 		names[i] = fmt.Sprintf("%s-%05d-of-%05d.gguf", m[1], i+1, n)
 	}
 	return names, true
-}
-
-// Tensors lists all tensors in the file's order.
-func (f *File) Tensors() []quant.TensorInfo { return f.tensors }
-
-// Tensor finds a tensor by its name.
-func (f *File) Tensor(name string) (quant.TensorInfo, bool) {
-	p, ok := f.where[name]
-	if !ok {
-		return quant.TensorInfo{}, false
-	}
-	return f.tensors[p.index], true
-}
-
-// Data returns a tensor's stored bytes, to be read only: a view of a mapped file (release does nothing, and the bytes
-// are valid until Close), or a buffer of its own.
-func (f *File) Data(ctx context.Context, name string) (data []byte, release func(), err error) {
-	p, ok := f.where[name]
-	if !ok {
-		return nil, nil, fmt.Errorf("read tensor %q: %s has no such tensor", name, f.sources[0].Name())
-	}
-	src := f.sources[p.source]
-	data, err = quant.ReadRange(ctx, src, p.off, f.tensors[p.index].Bytes)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, nil, err
-		}
-		return nil, nil, &quant.FileError{File: src.Name(), Tensor: name, Offset: p.off, Err: err}
-	}
-	return data, func() {}, nil
-}
-
-// Close closes the sources.
-func (f *File) Close() error {
-	var errs []error
-	for _, s := range f.sources {
-		if c, ok := s.(io.Closer); ok {
-			errs = append(errs, c.Close())
-		}
-	}
-	return errors.Join(errs...)
 }

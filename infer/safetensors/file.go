@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,17 +20,8 @@ type Source = quant.Source
 
 // File is an open safetensors file, or all shards of a model. It is safe for concurrent use, apart from Close.
 type File struct {
-	sources  []Source
+	quant.Set
 	metadata map[string]string
-	tensors  []quant.TensorInfo
-	where    map[string]place
-}
-
-// place is where a tensor's data lies.
-type place struct {
-	index  int // in File.tensors
-	source int
-	off    int64
 }
 
 // Open reads the heads of a file, or of all shards of a model. After success the sources belong to the File, and Close
@@ -40,7 +30,7 @@ func Open(ctx context.Context, src ...Source) (*File, error) {
 	if len(src) == 0 {
 		return nil, errors.New("open a safetensors file: no source given")
 	}
-	f := &File{sources: src, metadata: map[string]string{}, where: map[string]place{}}
+	f := &File{Set: quant.NewSet(src), metadata: map[string]string{}}
 	for i, s := range src {
 		h, err := readHead(ctx, s)
 		if err != nil {
@@ -50,12 +40,9 @@ func Open(ctx context.Context, src ...Source) (*File, error) {
 			f.metadata = h.metadata
 		}
 		for _, t := range h.tensors {
-			if old, ok := f.where[t.Name]; ok {
-				return nil, fmt.Errorf("read safetensors file: %w", &quant.FileError{File: s.Name(), Tensor: t.Name, Offset: t.off,
-					Err: fmt.Errorf("the name stands also in %s", src[old.source].Name())})
+			if err := f.Add(t.TensorInfo, i, t.off); err != nil {
+				return nil, fmt.Errorf("read safetensors file: %w", err)
 			}
-			f.where[t.Name] = place{index: len(f.tensors), source: i, off: t.off}
-			f.tensors = append(f.tensors, t.TensorInfo)
 		}
 	}
 	return f, nil
@@ -109,7 +96,7 @@ func OpenIndex(ctx context.Context, name string, index []byte, open func(shard s
 	shards := Shards(weights)
 	src := make([]Source, 0, len(shards))
 	fail := func(err error) (*File, error) {
-		return nil, errors.Join(err, closeAll(src))
+		return nil, errors.Join(err, quant.CloseAll(src))
 	}
 	for _, shard := range shards {
 		s, err := open(shard)
@@ -123,8 +110,8 @@ func OpenIndex(ctx context.Context, name string, index []byte, open func(shard s
 		return fail(err)
 	}
 	for _, tensor := range slices.Sorted(maps.Keys(weights)) {
-		p, ok := f.where[tensor]
-		if !ok || shards[p.source] != weights[tensor] {
+		source, ok := f.SourceOf(tensor)
+		if !ok || shards[source] != weights[tensor] {
 			return fail(fmt.Errorf("read safetensors index: %w", &quant.FileError{File: name, Tensor: tensor, Offset: -1,
 				Err: fmt.Errorf("it is not in %s, where the index has it", weights[tensor])}))
 		}
@@ -164,46 +151,3 @@ func OpenPath(ctx context.Context, path string) (*File, error) {
 
 // Metadata gives the __metadata__ of the first file.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
-
-// Tensors lists all tensors, in the order of files and of their heads.
-func (f *File) Tensors() []quant.TensorInfo { return f.tensors }
-
-// Tensor finds a tensor by its name.
-func (f *File) Tensor(name string) (quant.TensorInfo, bool) {
-	p, ok := f.where[name]
-	if !ok {
-		return quant.TensorInfo{}, false
-	}
-	return f.tensors[p.index], true
-}
-
-// Data returns a tensor's stored bytes, to be read only: a view of a mapped file (release does nothing, and the bytes
-// are valid until Close), or a buffer of its own.
-func (f *File) Data(ctx context.Context, name string) (data []byte, release func(), err error) {
-	p, ok := f.where[name]
-	if !ok {
-		return nil, nil, fmt.Errorf("read tensor %q: %s has no such tensor", name, f.sources[0].Name())
-	}
-	src := f.sources[p.source]
-	data, err = quant.ReadRange(ctx, src, p.off, f.tensors[p.index].Bytes)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, nil, err
-		}
-		return nil, nil, &quant.FileError{File: src.Name(), Tensor: name, Offset: p.off, Err: err}
-	}
-	return data, func() {}, nil
-}
-
-// Close closes the sources.
-func (f *File) Close() error { return closeAll(f.sources) }
-
-func closeAll(src []Source) error {
-	var errs []error
-	for _, s := range src {
-		if c, ok := s.(io.Closer); ok {
-			errs = append(errs, c.Close())
-		}
-	}
-	return errors.Join(errs...)
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -110,13 +109,13 @@ func (m *Model) openWeights(ctx context.Context, s *Snapshot) error {
 		for _, name := range s.layout.gguf {
 			f, err := mmap.Open(s.path(name))
 			if err != nil {
-				return also(err, closeSources(src))
+				return also(err, quant.CloseAll(src))
 			}
 			src = append(src, f)
 		}
 		f, err := gguf.Open(ctx, src...)
 		if err != nil {
-			return also(err, closeSources(src))
+			return also(err, quant.CloseAll(src))
 		}
 		m.GGUF, m.Weights = f, f
 	case s.layout.index != "":
@@ -133,16 +132,6 @@ func (m *Model) openWeights(ctx context.Context, s *Snapshot) error {
 		m.Weights = f
 	}
 	return nil
-}
-
-func closeSources(src []quant.Source) error {
-	var errs []error
-	for _, s := range src {
-		if c, ok := s.(io.Closer); ok {
-			errs = append(errs, c.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // path is where a file of the layout lies.
