@@ -26,6 +26,7 @@ type Facts struct {
 	Rows         RowCounts          `json:"rows"`
 	Errors       map[row.Code]int64 `json:"errors"`
 	Tokens       TokenCounts        `json:"tokens"`
+	Copied       CopyCounts         `json:"copied"`
 }
 
 // RowCounts count output rows by state. Total is their sum and what was not started.
@@ -44,6 +45,18 @@ type TokenCounts struct {
 	Completion int64 `json:"completion"`
 }
 
+// CopyCounts count rows that were not run, since an equal one was: they have their share in the other counts too.
+type CopyCounts struct {
+	Rows       int64 `json:"rows"`
+	Prompt     int64 `json:"prompt"` // tokens
+	Completion int64 `json:"completion"`
+}
+
+// computed is the number of tokens that were computed: none for copies, none for what came from shared pages.
+func (f *Facts) computed() int64 {
+	return f.Tokens.Prompt - f.Tokens.Cached - f.Copied.Prompt + f.Tokens.Completion - f.Copied.Completion
+}
+
 // add counts one result.
 func (f *Facts) add(r *row.Result) {
 	f.Rows.Total++
@@ -59,6 +72,11 @@ func (f *Facts) add(r *row.Result) {
 	f.Tokens.Prompt += int64(r.PromptTokens)
 	f.Tokens.Cached += int64(r.CachedTokens)
 	f.Tokens.Completion += int64(r.CompletionTokens)
+	if r.DedupOf != nil {
+		f.Copied.Rows++
+		f.Copied.Prompt += int64(r.PromptTokens)
+		f.Copied.Completion += int64(r.CompletionTokens)
+	}
 }
 
 // merge adds the counts of another part.
@@ -73,6 +91,9 @@ func (f *Facts) merge(o *Facts) {
 	f.Tokens.Prompt += o.Tokens.Prompt
 	f.Tokens.Cached += o.Tokens.Cached
 	f.Tokens.Completion += o.Tokens.Completion
+	f.Copied.Rows += o.Copied.Rows
+	f.Copied.Prompt += o.Copied.Prompt
+	f.Copied.Completion += o.Copied.Completion
 }
 
 // maxSmallObject bounds plan, facts and markers when they are read back: far above what we write, far below what hurts.

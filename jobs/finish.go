@@ -79,7 +79,11 @@ func (r *runState) summary(err error) *Summary {
 	wall := time.Since(j.start).Seconds()
 	sum.Time = TimeSummary{Wall: seconds(wall), Load: seconds(r.load.Seconds())}
 	sum.Memory.PeakRSS = peakRSS()
-	sum.Batch.Buckets = r.window.Buckets
+	sum.Batch.Buckets = bucketSummaries(r.window.Buckets)
+	sum.Sharing = SharingSummary{
+		PromptShare: ratio(float64(total.Tokens.Cached), float64(total.Tokens.Prompt-total.Copied.Prompt)),
+		Copies:      total.Copied.Rows, CopiedPrompt: total.Copied.Prompt, CopiedCompletion: total.Copied.Completion,
+	}
 	if r.engine != nil {
 		s := r.last
 		busy := s.EngineTime.Seconds()

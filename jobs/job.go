@@ -132,6 +132,7 @@ func (j *Job) templates() (p pipeline.Prompting, err error) {
 		return p, err
 	}
 	p.PromptColumn, p.MessagesColumn, p.TokenIDsColumn, p.IDColumn = s.PromptColumn, s.MessagesColumn, s.TokenIDsColumn, s.IDColumn
+	p.TenantColumn = s.TenantColumn
 	p.Raw, p.Kwargs, p.Params, p.Seed, p.Samples = s.Raw, s.ChatTemplateKwargs, s.Params, s.Seed, s.Samples
 	return p, nil
 }

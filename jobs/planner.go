@@ -232,6 +232,9 @@ func (p *planner) checkColumns() error {
 	if err := check(p.spec.IDColumn, "--id-column"); err != nil {
 		return err
 	}
+	if err := check(p.spec.TenantColumn, "--tenant-column"); err != nil {
+		return err
+	}
 	if err := check(p.spec.TokenIDsColumn, "--token-ids-column"); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type Progress struct {
 	Rows      int64 // done by this process, committed or not
 	Errors    int64
 	Total     int64 // of this process's shards
-	RowTokens int64 // prompt and completion tokens of those rows
+	RowTokens int64 // prompt and completion tokens of those rows, as far as they were computed: none of copies, none from shared pages
 	PromptTok int64 // prefilled in this run
 	OutputTok int64 // decoded in this run
 	Engine    infer.Stats
@@ -139,7 +139,8 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 		defer close(ready)
 		var err error
 		r.window, err = pipeline.Run(gctx, r.engine, prep, feed, feed, pipeline.Options{
-			WindowRows: j.spec.WindowRows, ReturnTokenIDs: j.spec.Params.ReturnTokenIDs,
+			WindowRows: j.spec.WindowRows, OpenShards: j.spec.OpenShards, NoDedup: j.spec.NoDedup, NoPrefixSharing: j.spec.NoPrefixSharing,
+			ReturnTokenIDs: j.spec.Params.ReturnTokenIDs,
 		})
 		return err
 	})
@@ -229,7 +230,7 @@ func (r *runState) step() {
 	r.mu.Lock()
 	p := Progress{
 		Rows: r.live.Rows.Total, Errors: r.live.Rows.Error, Total: r.total,
-		RowTokens: r.live.Tokens.Prompt + r.live.Tokens.Completion,
+		RowTokens: r.live.computed(),
 		PromptTok: stats.PrefillTokens, OutputTok: stats.DecodeTokens, Engine: stats, Elapsed: time.Since(r.began),
 	}
 	r.mu.Unlock()

@@ -50,22 +50,22 @@ type place struct {
 }
 
 // Next implements pipeline.Feed.
-func (f *shardFeed) Next(ctx context.Context) (*row.Record, error) {
+func (f *shardFeed) Next(ctx context.Context) (*row.Record, int, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if f.cur == nil {
 			if len(f.todo) == 0 {
-				return nil, io.EOF
+				return nil, 0, io.EOF
 			}
 			if err := f.openShard(ctx); err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 		}
 		rec, err := f.reader.Read()
 		if err == nil {
-			return rec, nil
+			return rec, f.cur.number, nil
 		}
 		shard := f.cur
 		f.cur = nil
@@ -74,10 +74,10 @@ func (f *shardFeed) Next(ctx context.Context) (*row.Record, error) {
 		case KindOf(err) == BadInput: // a broken file costs its shard, not the others
 			shard.broken = err
 		default:
-			return nil, err
+			return nil, 0, err
 		}
 		if err := f.endOfShard(ctx, shard); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 }

@@ -35,6 +35,7 @@ type Spec struct {
 	MessagesColumn     string // "none" = none
 	TokenIDsColumn     string
 	IDColumn           string
+	TenantColumn       string // "" = the job is one tenant
 	Raw                bool
 	ChatTemplate       string // source text; "" = the model's own
 	ChatTemplateKwargs map[string]any
@@ -49,9 +50,12 @@ type Spec struct {
 	MaxSeqs     int
 	KVMemory    int64 // bytes; 0 = from the machine
 	WindowRows  int
+	NoDedup     bool
 	Threads     int
 	Device      string
 	Activations string
+
+	NoPrefixSharing bool
 
 	Shard        Shard
 	Limit        int64 // rows of the whole job; 0 = all

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"github.com/batchmill/batchmill/internal/row"
+	"github.com/batchmill/batchmill/pipeline"
 )
 
 // Summary is the last word of a run, as one JSON line under --json. Names are stable. Rows cover this process's shards,
@@ -15,6 +16,7 @@ type Summary struct {
 	Tokens     TokenCounts        `json:"tokens"`
 	Time       TimeSummary        `json:"time"`
 	Throughput Throughput         `json:"throughput"`
+	Sharing    SharingSummary     `json:"sharing"`
 	Batch      BatchSummary       `json:"batch"`
 	KV         KVSummary          `json:"kv"`
 	Memory     MemorySummary      `json:"memory"`
@@ -37,13 +39,42 @@ type Throughput struct {
 	Rows    *float64 `json:"rows_per_s"`
 }
 
-// BatchSummary: Fill is the mean share of the token budget that steps used; Waste the share of computed token slots that
-// were padding; Buckets counts prompts by the upper length of their bucket.
+// SharingSummary is the work that was done once for several rows. PromptShare is the share of prompt tokens that came from
+// shared pages, among the rows that ran; copies are the rows that did not, since an equal one had.
+type SharingSummary struct {
+	PromptShare      *float64 `json:"prompt_share"`
+	Copies           int64    `json:"copies"`
+	CopiedPrompt     int64    `json:"copied_prompt_tokens"`
+	CopiedCompletion int64    `json:"copied_completion_tokens"`
+}
+
+// BatchSummary: Fill is the mean share of the token budget that steps used; Waste the share of computed tokens that were
+// computed again, after a preemption or a failed step (nothing is padded on the CPU); Buckets describes the prompts that
+// went into the window by the upper length of their bucket, a power of two.
 type BatchSummary struct {
-	Steps   int64       `json:"steps"`
-	Fill    *float64    `json:"fill"`
-	Waste   *float64    `json:"waste"`
-	Buckets map[int]int `json:"buckets"`
+	Steps   int64                 `json:"steps"`
+	Fill    *float64              `json:"fill"`
+	Waste   *float64              `json:"waste"`
+	Buckets map[int]BucketSummary `json:"buckets"`
+}
+
+// BucketSummary counts the prompts of a range of lengths. Fill is their mean length over the bucket's upper one, and
+// WastedSlots what padding all of them to it would waste on a device that pads.
+type BucketSummary struct {
+	Rows        int64    `json:"rows"`
+	Tokens      int64    `json:"tokens"`
+	Fill        *float64 `json:"fill"`
+	WastedSlots int64    `json:"wasted_slots"`
+}
+
+// bucketSummaries describes a window's buckets.
+func bucketSummaries(buckets map[int]pipeline.Bucket) map[int]BucketSummary {
+	out := make(map[int]BucketSummary, len(buckets))
+	for upper, b := range buckets {
+		slots := b.Rows * int64(upper)
+		out[upper] = BucketSummary{Rows: b.Rows, Tokens: b.Tokens, Fill: ratio(float64(b.Tokens), float64(slots)), WastedSlots: slots - b.Tokens}
+	}
+	return out
 }
 
 // KVSummary counts pages of the pool; PeakBytes is the most that was in use.

@@ -35,6 +35,7 @@ type Prompting struct {
 	MessagesColumn string // chat messages; wins over PromptColumn where the row has it; "" = none
 	TokenIDsColumn string // a list of ids, used as it is; "" = none; wins over all
 	IDColumn       string // the user's id; "" = none
+	TenantColumn   string // rows with different values share no pages; "" = all are of one tenant
 
 	Batch  bool           // rows may have the shape of OpenAI's batch requests
 	Raw    bool           // no chat template
@@ -61,6 +62,9 @@ type Unit struct {
 	Key      row.UnitKey
 	CustomID *string
 	Request  infer.Request
+	Shard    int // that its record belongs to
+
+	entry *entry // by which equal units find it, while it is on its way
 }
 
 // NewPreparer binds a prompting to a tokenizer and to the engine's limits (check may be nil, for planning: then only
@@ -99,6 +103,7 @@ func (p *Prompting) Columns() []string {
 		}
 	}
 	add(p.IDColumn)
+	add(p.TenantColumn)
 	add(seedField)
 	return cols
 }
@@ -147,6 +152,7 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 	if own, ok := rec.Fields[seedField].(int64); ok {
 		ask.seed = &own
 	}
+	tenant := p.tenant(rec)
 	for s := range ask.samples {
 		seed := UnitSeed(p.Seed, id, rec.Row, s)
 		if ask.seed != nil && s == 0 {
@@ -157,7 +163,7 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 		units = append(units, &Unit{
 			Key:      row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: s},
 			CustomID: id,
-			Request:  infer.Request{Tokens: ids, Params: ask.params, Seed: seed},
+			Request:  infer.Request{Tokens: ids, Params: ask.params, Seed: seed, Tenant: tenant},
 		})
 	}
 	return units, id, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -11,13 +12,15 @@ import (
 	"github.com/batchmill/batchmill/internal/row"
 )
 
-// Feed yields the records of a job, in order; io.EOF ends it. It is called from one goroutine.
+// Feed yields the records of a job, in order, each with the number of the shard that it belongs to; io.EOF ends it. It is
+// called from one goroutine.
 type Feed interface {
-	Next(ctx context.Context) (*row.Record, error)
+	Next(ctx context.Context) (rec *row.Record, shard int, err error)
 }
 
-// Sink takes results. It is called from several goroutines, in any order: a record's unusable rows come from the
-// producing side, completions from the engine's. units tells, before any result of the record, how many will come.
+// Sink takes results. It is called from several goroutines, in any order: results of unusable rows and of copies come
+// from the producing side, completions from the engine's. units tells, before any result of the record, how many will
+// come.
 type Sink interface {
 	Announce(rec *row.Record, units int) error
 	Done(res *row.Result) error
@@ -28,65 +31,144 @@ type Engine interface {
 	Run(ctx context.Context, src infer.Source, sink func(infer.Completion) error) error
 }
 
-// Options bound the window; zero values are the defaults.
+// Options bound the window and say how work is saved; zero values are the defaults. None of them decides a result.
 type Options struct {
 	WindowRows  int
 	WindowBytes int
+
+	// OpenShards is how many shards may be unfinished at once; 0 = any number. Half of them are ordered together, so that
+	// the first half can end, and make room for new ones, while the second is on its way.
+	OpenShards int
+
+	NoDedup         bool // equal requests are each run
+	NoPrefixSharing bool // the engine shares no prefixes, so prompts are not grouped by them
 
 	// ReturnTokenIDs keeps the ids of completions in the results.
 	ReturnTokenIDs bool
 }
 
+// pipe is one call of Run.
+type pipe struct {
+	prep  *Preparer
+	feed  Feed
+	sink  Sink
+	o     Options
+	w     *window
+	seen  *dedup // nil without dedup
+	calib *calibrator
+}
+
 // Run carries every record of the feed to the sink. It returns when all are done, at the first error of feed, engine or
 // sink, or when ctx ends; rows that were on their way then have no result.
 func Run(ctx context.Context, eng Engine, prep *Preparer, feed Feed, sink Sink, o Options) (WindowStats, error) {
-	w := newWindow(o.WindowRows, o.WindowBytes)
+	p := &pipe{prep: prep, feed: feed, sink: sink, o: o, calib: newCalibrator()}
+	shards := 0
+	if o.OpenShards > 0 {
+		shards = max(1, o.OpenShards/2)
+	}
+	by := order{expect: p.calib.expect, flat: o.NoPrefixSharing}
+	p.w = newWindow(o.WindowRows, o.WindowBytes, shards, by.arrange)
+	if !o.NoDedup {
+		p.seen = newDedup(DedupBytes)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		err := produce(ctx, prep, feed, sink, w)
-		w.close(err)
+		err := p.produce(ctx)
+		p.w.close(err)
 		return err
 	})
 	g.Go(func() error {
-		src := &source{w: w, running: map[int64]*Unit{}}
-		return eng.Run(ctx, src, func(c infer.Completion) error {
-			return sink.Done(result(src.finish(c.ID), &c, o))
-		})
+		src := &source{w: p.w, running: map[int64]*Unit{}}
+		return eng.Run(ctx, src, func(c infer.Completion) error { return p.complete(src.finish(c.ID), &c) })
 	})
 	err := g.Wait()
-	return w.stats, err
+	return p.w.stats, err
 }
 
 // produce prepares records and fills the window. It runs in one goroutine: tokenising is two orders of magnitude faster
 // than any model, so more would only take cores from the engine.
-func produce(ctx context.Context, prep *Preparer, feed Feed, sink Sink, w *window) error {
+func (p *pipe) produce(ctx context.Context) error {
 	for {
-		rec, err := feed.Next(ctx)
+		rec, shard, err := p.feed.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		units, id, rerr := prep.Prepare(rec)
+		units, id, rerr := p.prep.Prepare(rec)
 		if rerr != nil {
-			if err := sink.Announce(rec, 1); err != nil {
+			if err := p.sink.Announce(rec, 1); err != nil {
 				return err
 			}
-			if err := sink.Done(failed(prep, rec, id, rerr)); err != nil {
+			if err := p.sink.Done(failed(p.prep, rec, id, rerr)); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := sink.Announce(rec, len(units)); err != nil {
+		if err := p.sink.Announce(rec, len(units)); err != nil {
 			return err
 		}
 		for _, u := range units {
-			if err := w.push(ctx, u); err != nil {
+			u.Shard = shard
+			if err := p.enter(ctx, u); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// enter puts a unit into the window, unless an equal one runs, or ran, for it.
+func (p *pipe) enter(ctx context.Context, u *Unit) error {
+	u.Request.Entered = time.Now() // also of a copy, which may have to run after all
+	for p.seen != nil {
+		what, of, freed := p.seen.admit(u)
+		switch what {
+		case copyIt:
+			return p.sink.Done(copied(of, u))
+		case held:
+			p.w.hold()
+			return nil
+		case full:
+			select {
+			case <-freed:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		break
+	}
+	return p.w.push(ctx, u)
+}
+
+// complete takes a completion from the engine and settles the copies that waited for it.
+func (p *pipe) complete(u *Unit, c *infer.Completion) error {
+	if c.Err == nil {
+		p.calib.ended(u.Request.Params.MaxTokens, c.PromptTokens, c.CompletionTokens)
+	}
+	res := result(u, c, p.o)
+	if err := p.sink.Done(res); err != nil {
+		return err
+	}
+	if p.seen == nil {
+		return nil
+	}
+	units, same := p.seen.settle(u, res)
+	if len(units) == 0 {
+		return nil
+	}
+	if !same {
+		p.w.release(len(units), units)
+		return nil
+	}
+	for _, x := range units {
+		if err := p.sink.Done(copied(res, x)); err != nil {
+			return err
+		}
+	}
+	p.w.release(len(units), nil)
+	return nil
 }
 
 // failed is the result of a row that never reached the engine.

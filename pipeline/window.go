@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"math/bits"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,20 +23,27 @@ const (
 )
 
 // window holds the units that wait for the engine, at most a number of rows and bytes of them. Producers push and block
-// while it is full. The engine takes units in generations: all that wait are sorted by length, longest first (long
-// prompts start early, so that the end of a job is not one long row), and handed out before the next generation, so that
-// no unit starves.
+// while it is full. The engine takes units in generations: all that wait are put in order and handed out before the next
+// generation, so that no unit starves. Once no more will come, all that is left makes the last generation, so that
+// the end of a job is ordered as a whole.
+//
+// A generation reaches over a number of shards at most: shards that were mixed in one generation end together, and where
+// only few may be unfinished, nothing could be started meanwhile.
 type window struct {
 	maxRows, maxBytes int
+	maxShards         int // in one generation; 0 = any number
+	arrange           func([]*Unit) []*Unit
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at every change that somebody may wait for
 	next    []*Unit       // arriving
-	current []*Unit       // sorted, being handed out
+	current []*Unit       // in order, being handed out
 	bytes   int           // of both
+	copies  int           // units that wait for an equal one, outside the window, and may still have to run
 	first   time.Time     // arrival of the oldest unit of next
 	started bool          // the first generation has gone
 	closed  bool          // no more pushes
+	last    bool          // the last generation is being handed out
 	err     error         // why producing ended, if not well
 	stats   WindowStats
 }
@@ -45,20 +51,29 @@ type window struct {
 // WindowStats counts what passed through the window.
 type WindowStats struct {
 	Generations int
-	Buckets     map[int]int // units by bucket; the key is the bucket's upper length in tokens, a power of two
+	Buckets     map[int]Bucket // units by length; the key is the bucket's upper length in tokens, a power of two
 }
 
-func newWindow(rows, bytes int) *window {
+// Bucket counts the prompts of a range of lengths.
+type Bucket struct {
+	Rows   int64
+	Tokens int64
+}
+
+func newWindow(rows, bytes, shards int, arrange func([]*Unit) []*Unit) *window {
 	if rows <= 0 {
 		rows = DefaultWindowRows
 	}
 	if bytes <= 0 {
 		bytes = DefaultWindowBytes
 	}
-	return &window{maxRows: rows, maxBytes: bytes, changed: make(chan struct{}), stats: WindowStats{Buckets: map[int]int{}}}
+	return &window{
+		maxRows: rows, maxBytes: bytes, maxShards: shards, arrange: arrange,
+		changed: make(chan struct{}), stats: WindowStats{Buckets: map[int]Bucket{}},
+	}
 }
 
-func (u *Unit) bytes() int { return unitOverhead + 4*len(u.Request.Tokens) }
+func (u *Unit) bytes() int { return unitOverhead + len(u.Request.Tenant) + 4*len(u.Request.Tokens) }
 
 // bucket is the upper length of the power-of-two bucket that a prompt of n tokens falls into.
 func bucket(n int) int {
@@ -79,14 +94,8 @@ func (w *window) push(ctx context.Context, u *Unit) error {
 		w.mu.Lock()
 		n := len(w.next) + len(w.current)
 		if n == 0 || n < w.maxRows && w.bytes+u.bytes() <= w.maxBytes {
-			if len(w.next) == 0 {
-				w.first = time.Now()
-			}
 			u.Request.Entered = time.Now() // the wait in the window is part of the row's queue time
-			w.next = append(w.next, u)
-			w.bytes += u.bytes()
-			w.stats.Buckets[bucket(len(u.Request.Tokens))]++
-			w.signal()
+			w.add(u)
 			w.mu.Unlock()
 			return nil
 		}
@@ -98,6 +107,37 @@ func (w *window) push(ctx context.Context, u *Unit) error {
 			return ctx.Err()
 		}
 	}
+}
+
+func (w *window) add(u *Unit) {
+	if len(w.next) == 0 {
+		w.first = time.Now()
+	}
+	w.next = append(w.next, u)
+	w.bytes += u.bytes()
+	n := len(u.Request.Tokens)
+	b := w.stats.Buckets[bucket(n)]
+	w.stats.Buckets[bucket(n)] = Bucket{Rows: b.Rows + 1, Tokens: b.Tokens + int64(n)}
+	w.signal()
+}
+
+// hold counts a unit that waits for an equal one: the end is not reached before it is released.
+func (w *window) hold() {
+	w.mu.Lock()
+	w.copies++
+	w.mu.Unlock()
+}
+
+// release ends the wait of held units; those that have to run after all are taken in, whatever the bounds: they are in
+// memory already, and it is the engine's side that calls.
+func (w *window) release(n int, rerun []*Unit) {
+	w.mu.Lock()
+	w.copies -= n
+	for _, u := range rerun {
+		w.add(u)
+	}
+	w.signal()
+	w.mu.Unlock()
 }
 
 // close says that no unit will follow; err, if any, is what take reports after the last one.
@@ -113,12 +153,7 @@ func (w *window) close(err error) {
 func (w *window) take(ctx context.Context, wait bool) (*Unit, error) {
 	for {
 		w.mu.Lock()
-		if len(w.current) == 0 && w.ready() {
-			w.current, w.next = w.next, nil
-			w.started = true
-			w.stats.Generations++
-			slices.SortStableFunc(w.current, func(a, b *Unit) int { return len(b.Request.Tokens) - len(a.Request.Tokens) })
-		}
+		w.generation()
 		if len(w.current) > 0 {
 			u := w.current[0]
 			w.current[0] = nil
@@ -128,7 +163,7 @@ func (w *window) take(ctx context.Context, wait bool) (*Unit, error) {
 			w.mu.Unlock()
 			return u, nil
 		}
-		if w.closed && len(w.next) == 0 {
+		if w.closed && len(w.next) == 0 && w.copies == 0 {
 			err := w.err
 			w.mu.Unlock()
 			if err == nil {
@@ -152,6 +187,43 @@ func (w *window) take(ctx context.Context, wait bool) (*Unit, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// generation makes the next generation where the last one is handed out, and the last one as soon as all has arrived.
+func (w *window) generation() {
+	switch {
+	case w.closed && !w.last:
+		w.last = true
+		w.next, w.current = append(w.current, w.next...), nil
+		w.begin(len(w.next))
+	case len(w.current) == 0 && w.ready():
+		w.begin(w.whole())
+	}
+}
+
+// begin makes a generation of the n units that arrived first.
+func (w *window) begin(n int) {
+	if n == 0 {
+		return
+	}
+	w.current = w.arrange(w.next[:n:n])
+	w.next = append([]*Unit(nil), w.next[n:]...)
+	w.started = true
+	w.stats.Generations++
+}
+
+// whole is how many of the arriving units may form one generation.
+func (w *window) whole() int {
+	if w.maxShards <= 0 {
+		return len(w.next)
+	}
+	seen := map[int]bool{}
+	for i, u := range w.next {
+		if seen[u.Shard] = true; len(seen) > w.maxShards {
+			return i
+		}
+	}
+	return len(w.next)
 }
 
 // ready tells whether the arriving units may become a generation. Only the first one waits, a moment, for company: later

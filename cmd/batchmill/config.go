@@ -20,7 +20,7 @@ var yamlKeys = map[string]string{
 	"model": "model", "seed": "seed",
 	"input.urls": "input", "input.format": "input-format", "input.columns": "columns", "input.limit": "limit",
 	"input.prompt_column": "prompt-column", "input.messages_column": "messages-column", "input.token_ids_column": "token-ids-column",
-	"input.id_column": "id-column", "input.split_bytes": "split-bytes", "input.max_line_bytes": "max-line-bytes",
+	"input.id_column": "id-column", "input.tenant_column": "tenant-column", "input.split_bytes": "split-bytes", "input.max_line_bytes": "max-line-bytes",
 	"output.url": "output", "output.format": "format", "output.prefix": "output-prefix", "output.columns": "output-columns",
 	"prompt.user": "prompt", "prompt.file": "prompt-file", "prompt.system": "system", "prompt.raw": "raw",
 	"prompt.chat_template": "chat-template", "prompt.chat_template_kwargs": "chat-template-kwargs", "prompt.template_date": "template-date",
@@ -30,6 +30,7 @@ var yamlKeys = map[string]string{
 	"sampling.ignore_eos": "ignore-eos", "sampling.logprobs": "logprobs", "sampling.return_token_ids": "return-token-ids",
 	"engine.device": "device", "engine.activations": "activations", "engine.threads": "threads", "engine.batch_tokens": "batch-tokens",
 	"engine.max_seqs": "max-seqs", "engine.max_model_len": "max-model-len", "engine.window_rows": "window-rows", "engine.open_shards": "open-shards",
+	"engine.no_dedup": "no-dedup", "engine.no_prefix_sharing": "no-prefix-sharing",
 	"limits.kv_memory":   "kv-memory",
 	"report.strict_exit": "strict-exit", "report.progress": "progress", "report.json": "json",
 }

@@ -187,5 +187,12 @@ func printSummary(w io.Writer, s *jobs.Summary) {
 		fmt.Fprintf(w, "%.1f s in all, %.1f s in the engine: %s prompt and %s completion tokens/s\n",
 			s.Time.Wall, s.Time.Engine, rate(s.Throughput.Prefill), rate(s.Throughput.Decode))
 	}
+	if share := s.Sharing.PromptShare; share != nil && *share > 0 {
+		fmt.Fprintf(w, "%.1f%% of the prompt tokens came from shared prefixes\n", 100**share)
+	}
+	if n := s.Sharing.Copies; n > 0 {
+		fmt.Fprintf(w, "%d rows are copies of equal ones, which spared %d prompt and %d completion tokens\n",
+			n, s.Sharing.CopiedPrompt, s.Sharing.CopiedCompletion)
+	}
 	fmt.Fprintf(w, "output: %s\n", s.Output.URL)
 }
