@@ -26,6 +26,7 @@ type runner struct {
 	input    strips    // normed residual
 	attn     strips    // attention output
 	mlp      strips    // gated hidden values
+	attnRows []float32 // [rows][qdim]: attention output with ActivationsInt8, which is quantised before its product
 
 	ropes []ropeTable // one for each of shape.Ropes
 	spans []span      // the batch cut at page borders
@@ -120,6 +121,9 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 		r.residual = aligned(n * r.hidden)
 		r.q = aligned(n * r.qdim)
 		r.kx, r.vx = aligned(n*r.kvdim), aligned(n*r.kvdim)
+		if r.dev.activations == ActivationsInt8 {
+			r.attnRows = aligned(n * r.qdim)
+		}
 		for i := range r.ropes {
 			r.ropes[i].grow(n)
 		}

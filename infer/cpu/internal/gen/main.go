@@ -18,6 +18,12 @@ func main() {
 			os.Exit(1)
 		}
 	}
+	for _, f := range attendFiles {
+		if err := os.WriteFile(f.name, f.generate(), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "gen:", err)
+			os.Exit(1)
+		}
+	}
 }
 
 // generate writes the file of one instruction set.
