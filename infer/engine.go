@@ -39,6 +39,9 @@ type Config struct {
 	MaxModelLen int   // most tokens of a row, prompt and completion; 0: what the model was made for
 	Threads     int   // goroutines that sample; 0: GOMAXPROCS
 	Events      Events
+
+	// NoPrefixSharing has every row compute its whole prompt, for measurements: completions are the same either way.
+	NoPrefixSharing bool
 }
 
 // Events are called by Run's goroutine between steps; nil ones are skipped. They must return quickly.

@@ -44,6 +44,16 @@ type fakeCache struct {
 
 func (c *fakeCache) Close() error { return nil }
 
+func (c *fakeCache) CopyPage(dst, src int32, tokens int) {
+	to, from := c.ids[int(dst)*kv.PageTokens:][:kv.PageTokens], c.ids[int(src)*kv.PageTokens:]
+	for i := range to {
+		to[i] = -1
+		if i < tokens {
+			to[i] = from[i]
+		}
+	}
+}
+
 func (c *fakeCache) Forward(ctx context.Context, b *device.Batch, logits [][]float32) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestForecastAgainstSimulation(t *testing.T) {
 			}
 			want = max(want, pages)
 		}
-		if got := f.peak(rows[1:], rows[0]); got != want {
+		if got := f.peak(kv.NewPool(0), rows[1:], rows[0]); got != want {
 			t.Fatalf("peak %d, want %d", got, want)
 		}
 	})

@@ -20,6 +20,8 @@ type Cache interface {
 	// logits [len(b.Logits)][VocabSize]. After an error the pages of the step's sequences are taken to be spoilt. It
 	// looks at ctx between layers and then returns its error.
 	Forward(ctx context.Context, b *device.Batch, logits [][]float32) error
+	// CopyPage copies keys and values of the first tokens of page src to page dst; what dst held before is gone.
+	CopyPage(dst, src int32, tokens int)
 	Close() error
 }
 
@@ -57,5 +59,7 @@ type adaptedCache struct {
 func (c adaptedCache) Forward(ctx context.Context, b *device.Batch, logits [][]float32) error {
 	return c.m.Forward(ctx, c.cache, b, logits)
 }
+
+func (c adaptedCache) CopyPage(dst, src int32, tokens int) { c.m.CopyPage(c.cache, dst, src, tokens) }
 
 func (c adaptedCache) Close() error { return c.cache.Close() }

@@ -44,6 +44,7 @@ type Completion struct {
 	StopReason   string // the stop string, or the end token's text; meaningful with HasStop
 	HasStop      bool
 
+	// CachedTokens are the prompt tokens that were taken from pages of other rows when this one first started.
 	PromptTokens, CachedTokens, CompletionTokens int
 
 	// Times: Queue is Entered to the start of the first step with a token of the row, Prefill from there to its first

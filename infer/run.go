@@ -29,19 +29,24 @@ type run struct {
 	sink func(Completion) error
 	pool *kv.Pool
 
+	prefixes *kv.Prefixes // nil: nothing is shared
+
 	running []*sequence // hold pages; in order of arrival
+	packing []*sequence // the same, those that share pages next to each other
 	waiting []*sequence // hold none: preempted, or not started yet; in order of arrival
 	arrived int64
 	eof     bool
 
 	batch    device.Batch
 	step     []slot
+	planned  int // tokens of the step so far
 	logits   [][]float32
 	samplers []sampler
 	done     []Completion // not handed out yet
 
 	forecast    forecast
 	preemptions int64 // since the last step
+	cached      int   // prompt tokens taken from shared pages since the last step
 }
 
 // slot is a sequence's part in a step.
@@ -64,6 +69,9 @@ func (e *Engine) Run(ctx context.Context, src Source, sink func(Completion) erro
 	}
 	defer e.busy.Store(false)
 	r := &run{e: e, ctx: ctx, src: src, sink: sink, pool: kv.NewPool(e.pages), samplers: make([]sampler, e.cfg.Threads), forecast: forecast{share: e.firstShare}}
+	if !e.cfg.NoPrefixSharing {
+		r.prefixes = kv.NewPrefixes(r.pool)
+	}
 	defer func() {
 		e.mu.Lock()
 		e.stats.Running, e.stats.Waiting, e.stats.KVUsed = 0, 0, 0
@@ -131,13 +139,13 @@ func (r *run) failStep(err error) {
 		f(err, len(r.step))
 	}
 	if len(r.step) == 1 {
-		r.end(r.step[0].s, failed(row.Errorf(row.Internal, "the forward pass failed: %v; run the row again, and report it if it fails again", firstLine(err))))
+		r.end(r.step[0].s, true, failed(row.Errorf(row.Internal, "the forward pass failed: %v; run the row again, and report it if it fails again", firstLine(err))))
 		return
 	}
 	for _, sl := range r.step {
 		sl.s.alone, sl.s.aloneUntil = true, sl.s.computed+sl.tokens
 		sl.s.attempts++
-		r.retire(sl.s)
+		r.retire(sl.s, true)
 	}
 }
 
@@ -198,6 +206,9 @@ func (r *run) take(stats *StepStats) {
 		s := sl.s
 		again := min(sl.tokens, max(s.farthest-s.computed, 0))
 		fresh := s.computed + again // first token computed for the first time
+		if r.prefixes != nil && s.computed < s.prompt {
+			r.prefixes.Computed(&s.table, s.computed, s.computed+sl.tokens)
+		}
 		s.computed += sl.tokens
 		prefill := max(min(s.computed, s.prompt)-fresh, 0)
 		stats.Recomputed += again
@@ -221,7 +232,7 @@ func (r *run) take(stats *StepStats) {
 			if o.err == nil {
 				r.forecast.ended(s)
 			}
-			r.end(s, o)
+			r.end(s, false, o)
 		}
 	}
 }
@@ -237,10 +248,9 @@ func (r *run) accept(sl *slot, now time.Time) (o outcome) {
 	return sl.s.accept(sl.choice, now, r.e.cfg.Tokenizer, r.e.cfg.EOS)
 }
 
-// end takes a running row out and keeps its completion for flush.
-func (r *run) end(s *sequence, o outcome) {
-	r.pool.Drop(&s.table)
-	r.running = remove(r.running, s)
+// end takes a running row out and keeps its completion for flush. spoilt: as in retire.
+func (r *run) end(s *sequence, spoilt bool, o outcome) {
+	r.leave(s, spoilt)
 	r.done = append(r.done, s.completion(o, r.e.now()))
 }
 
@@ -277,6 +287,7 @@ func (r *run) flush() error {
 func (r *run) account(st *StepStats, started time.Time) {
 	st.Running, st.Waiting = len(r.running), len(r.waiting)
 	st.KVUsed, st.KVPages = r.pool.Used(), r.pool.Pages()
+	st.Cached = r.cached
 	st.Duration = r.e.now().Sub(started)
 	r.e.mu.Lock()
 	s := &r.e.stats
@@ -291,10 +302,12 @@ func (r *run) account(st *StepStats, started time.Time) {
 	s.SampledTokens += int64(st.Sampled)
 	s.Preemptions += r.preemptions
 	s.Running, s.Waiting, s.KVUsed = st.Running, st.Waiting, st.KVUsed
+	s.CachedTokens += int64(st.Cached)
 	s.KVPeak = max(s.KVPeak, r.pool.Peak())
+	s.SharedPeak = max(s.SharedPeak, r.pool.SharedPeak())
 	s.EngineTime += st.Duration
 	r.e.mu.Unlock()
-	r.preemptions = 0
+	r.preemptions, r.cached = 0, 0
 	if f := r.e.cfg.Events.OnStep; f != nil {
 		f(*st)
 	}

@@ -15,39 +15,52 @@ import (
 func (r *run) plan() error {
 	r.batch.Tokens, r.batch.Positions = r.batch.Tokens[:0], r.batch.Positions[:0]
 	r.batch.Seqs, r.batch.Logits = r.batch.Seqs[:0], r.batch.Logits[:0]
-	r.step = r.step[:0]
+	r.step, r.planned = r.step[:0], 0
 	if s, err := r.suspect(); s != nil || err != nil {
 		if s != nil {
-			r.add(s)
+			r.give(s, s.pending())
+			r.pack()
 		}
 		return err
 	}
 	for i := 0; i < len(r.running); i++ {
-		// A victim is the youngest, so it stands at i or behind and is not in the batch yet.
+		// A victim is the youngest, so it stands at i or behind and has no share of the step yet.
 		if s := r.running[i]; s.pending() == 1 && r.reserve(s) {
-			r.add(s)
+			r.give(s, 1)
+		}
+	}
+	// Prompts come first as far as rows wait for them, so that those can start.
+	for _, s := range r.running {
+		if s.pending() > 1 {
+			r.give(s, s.table.Wanted()-s.computed)
 		}
 	}
 	for _, s := range r.running {
-		if r.room() == 0 {
-			break
-		}
 		if s.pending() > 1 {
-			r.add(s)
+			r.give(s, s.pending())
 		}
 	}
-	return r.admit()
+	if err := r.admit(); err != nil {
+		return err
+	}
+	r.pack()
+	return nil
 }
 
 // room is what is left of the step's token budget.
-func (r *run) room() int { return r.e.cfg.BatchTokens - len(r.batch.Tokens) }
+func (r *run) room() int { return r.e.cfg.BatchTokens - r.planned }
 
-// add gives a running sequence its share of the step: as many pending tokens as there is room for.
+// give adds up to n of its pending tokens to a running sequence's share of the step, as far as there is room.
+func (r *run) give(s *sequence, n int) {
+	n = max(min(n, s.pending()-s.share, r.room()), 0)
+	s.share += n
+	r.planned += n
+}
+
+// add puts a sequence's share into the step.
 func (r *run) add(s *sequence) {
-	n := min(s.pending(), r.room())
-	if n == 0 {
-		return
-	}
+	n := s.share
+	s.share = 0
 	start := len(r.batch.Tokens)
 	r.batch.Tokens = append(r.batch.Tokens, s.tokens[s.computed:s.computed+n]...)
 	for i := range n {
@@ -81,23 +94,34 @@ func (r *run) preempt(s *sequence) {
 	if f := r.e.cfg.Events.OnPreempt; f != nil {
 		f(s.id, s.computed)
 	}
-	r.retire(s)
+	r.retire(s, false)
 }
 
-// retire moves a sequence from the running to the waiting ones.
-func (r *run) retire(s *sequence) {
-	r.pool.Drop(&s.table)
+// retire moves a sequence from the running to the waiting ones. spoilt: its pages are, from token number computed on.
+func (r *run) retire(s *sequence, spoilt bool) {
+	r.leave(s, spoilt)
 	s.computed = 0
-	r.running = remove(r.running, s)
 	r.waiting = insert(r.waiting, s)
 }
 
-// admit fills the rest of the step with waiting sequences, the oldest first, and then with new requests.
+// leave takes a sequence out of the running ones.
+func (r *run) leave(s *sequence, spoilt bool) {
+	r.leavePages(s, spoilt)
+	r.running = remove(r.running, s)
+	r.packing = remove(r.packing, s)
+}
+
+// admit fills the rest of the step with waiting sequences, the oldest first, and then with new requests. One that waits
+// for a prefix is passed by those behind it; so that there are some, requests are taken until as many rows run or wait as
+// may run. One that waits for pages is not passed, since it would wait for ever.
 func (r *run) admit() error {
+	passed := 0
 	for r.room() > 0 && len(r.running) < r.e.cfg.MaxSeqs {
-		if len(r.waiting) == 0 {
-			idle := len(r.running) == 0
-			s, err := r.pull(idle)
+		if passed == len(r.waiting) {
+			if passed > 0 && len(r.running)+passed >= r.e.cfg.MaxSeqs {
+				return nil
+			}
+			s, err := r.pull(len(r.running)+passed == 0)
 			if err != nil {
 				return err
 			}
@@ -106,8 +130,13 @@ func (r *run) admit() error {
 			}
 			r.waiting = append(r.waiting, s)
 		}
-		s := r.waiting[0]
-		if len(r.running) > 0 && (kv.PagesFor(len(s.tokens)) > r.pool.Free() || r.forecast.peak(r.running, s) > r.pool.Pages()) {
+		s := r.waiting[passed]
+		// With nothing running there is nothing to wait for.
+		if !r.findPrefix(s) && len(r.running) > 0 {
+			passed++
+			continue
+		}
+		if len(r.running) > 0 && !r.fits(s) {
 			return nil
 		}
 		ok, err := r.start(s)
@@ -115,21 +144,22 @@ func (r *run) admit() error {
 			return err
 		}
 		if ok {
-			r.add(s)
+			r.give(s, s.pending())
 		}
 	}
 	return nil
 }
 
-// start makes a waiting sequence a running one, with pages for all its tokens. False: it was reported as failed. The
-// pool is large enough by Check; were it not, the row fails, since waiting would never end.
+// start makes a waiting sequence, whose prefix was just looked up, a running one, with pages for all its tokens. False:
+// it was reported as failed. The pool is large enough by Check; were it not, the row fails, since waiting would never end.
 func (r *run) start(s *sequence) (bool, error) {
 	r.waiting = remove(r.waiting, s)
-	if !r.pool.Grow(&s.table, len(s.tokens)) {
+	if !r.takePages(s) {
 		return false, r.finish(s, failed(row.Errorf(row.KVBudgetExceeded,
 			"%d tokens do not fit the %d KV pages; raise kv-memory", len(s.tokens), r.pool.Pages())))
 	}
 	r.running = insert(r.running, s)
+	r.place(s)
 	return true, nil
 }
 
@@ -148,6 +178,7 @@ func (r *run) suspect() (*sequence, error) {
 		for kv.PagesFor(len(s.tokens)) > r.pool.Free() && len(r.running) > 0 {
 			r.preempt(r.running[len(r.running)-1])
 		}
+		r.findPrefix(s)
 		if ok, err := r.start(s); ok || err != nil {
 			return s, err
 		}

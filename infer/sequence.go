@@ -14,6 +14,7 @@ import (
 type sequence struct {
 	id     int64
 	order  int64 // order of arrival: the larger, the younger
+	tenant string
 	params Params
 	seed   int64
 	mask   TokenMask
@@ -21,9 +22,11 @@ type sequence struct {
 	tokens   []int32 // prompt, then completion
 	prompt   int     // length of the prompt
 	computed int     // tokens whose KV is in the table's pages
-	farthest int     // most tokens ever computed; those below it are recomputed ones
-	cached   int     // prompt tokens taken from shared pages; 0 until prefixes are shared
+	farthest int     // most tokens ever computed or taken from shared pages; those below it are recomputed ones
+	cached   int     // prompt tokens taken from shared pages at the first start
+	share    int     // tokens in the step that is being planned
 	table    kv.Table
+	match    kv.Match // of a waiting sequence: the prefix it can take, or waits for
 
 	// After a step that failed as a whole a row runs alone until it is past the place where that happened.
 	alone      bool
@@ -44,7 +47,7 @@ const tokenReserve = 256
 
 func newSequence(r *Request, p Params, order int64, t Tokenizer) *sequence {
 	s := &sequence{
-		id: r.ID, order: order, params: p, seed: r.Seed, mask: r.Mask, prompt: len(r.Tokens), attempts: 1,
+		id: r.ID, order: order, tenant: r.Tenant, params: p, seed: r.Seed, mask: r.Mask, prompt: len(r.Tokens), attempts: 1,
 		entered: r.Entered, decoder: t.NewDecoder(), stops: stopMatcher{stops: p.Stop},
 	}
 	s.tokens = append(make([]int32, 0, len(r.Tokens)+min(p.MaxTokens, tokenReserve)), r.Tokens...)

@@ -14,6 +14,11 @@ type Stats struct {
 	PrefillTokens, DecodeTokens, RecomputedTokens int64
 	SampledTokens                                 int64 // tokens chosen, end tokens included
 
+	// CachedTokens are prompt tokens taken from pages that another row computed; PrefillTokens and they are all tokens of
+	// the prompts.
+	CachedTokens int64
+	SharedPeak   int // most pages that were held by several rows at once
+
 	Fill  float64 // tokens per step over BatchTokens; 0 before the first step
 	Waste float64 // share of the computed tokens that were Recomputed; on the CPU nothing is padded
 
@@ -36,6 +41,7 @@ type StepStats struct {
 	Rows                        int // sequences in the batch
 	Prefill, Decode, Recomputed int // tokens, as in Stats
 	Sampled                     int
+	Cached                      int // prompt tokens that rows started in this step took from shared pages
 	Running, Waiting            int // after the step
 	KVUsed, KVPages             int
 	Duration                    time.Duration

@@ -107,15 +107,6 @@ func TestPoolModel(t *testing.T) {
 				}
 				model[i] = slices.Clone(got)
 			},
-			"share": func(t *rapid.T) {
-				i, j := pick.Draw(t, "to"), pick.Draw(t, "from")
-				if i == j || len(model[i]) != 0 {
-					t.Skip("only an empty table takes a prefix of another")
-				}
-				n := rapid.IntRange(0, len(model[j])).Draw(t, "pages")
-				p.Share(&table[i], &table[j], n)
-				model[i] = slices.Clone(model[j][:n])
-			},
 			"drop": func(t *rapid.T) {
 				i := pick.Draw(t, "table")
 				p.Drop(&table[i])
