@@ -34,7 +34,7 @@ TEST_ENV = BATCHMILL_TEST_MODEL='$(MODEL)' BATCHMILL_TEST_PYTHON='$(VENV_PYTHON)
 GO_TEST = set -o pipefail; $(TEST_ENV) $(GO) test -json -timeout 20m
 COUNT = $(GO) run ./internal/tools/testsum
 
-.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench peers generate tools model clean
+.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench peers quality generate tools model clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1|\2/' | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
@@ -85,6 +85,11 @@ bench: model ## run the Go benchmarks: tokenizer, GEMM tiles, attention, tokens/
 
 peers: build model ## build llama.cpp for this machine and print the ratios (long the first time)
 	$(GO) run ./bench/peers -batchmill bin/batchmill -model '$(MODEL)' $(PEERFLAGS)
+
+# make quality FILES='a.gguf b.gguf' QUALITYFLAGS='-max-change 0.01'
+FILES ?= $(MODEL)
+quality: model ## print what each mode of --activations costs in perplexity and KL divergence
+	$(GO) run ./bench/quality $(QUALITYFLAGS) $(FILES)
 
 generate: $(VENV)/.ready ## write generated code and the example files again
 	$(GO) generate ./...
