@@ -10,7 +10,7 @@ func Describe(src Source, dev device.Device) (Config, error) {
 	}
 	c := Config{
 		Architecture: h.arch.name, Device: dev.Name(), VocabSize: h.vocab, MaxPositions: h.positions, Layers: h.layers, Hidden: h.hidden,
-		Heads: h.heads, KVHeads: h.kvHeads, HeadDim: h.headDim, SlidingWindow: h.window, BOS: h.bos, EOS: h.eos,
+		Intermediate: h.intermediate, Heads: h.heads, KVHeads: h.kvHeads, HeadDim: h.headDim, SlidingWindow: h.window, BOS: h.bos, EOS: h.eos,
 		KVBytesPerPage: dev.CacheBytes(device.CacheShape{Layers: h.layers, KVHeads: h.kvHeads, HeadDim: h.headDim, Pages: 1}),
 	}
 	for _, t := range src.Weights.Tensors() {

@@ -16,6 +16,7 @@ type Config struct {
 	MaxPositions  int
 	Layers        int
 	Hidden        int
+	Intermediate  int
 	Heads         int
 	KVHeads       int
 	HeadDim       int
@@ -119,7 +120,7 @@ func (m *Model) describe(l *loader) {
 	h := l.h
 	m.config = Config{
 		Architecture: h.arch.name, Device: m.dev.Name(), VocabSize: h.vocab, MaxPositions: h.positions, Layers: h.layers, Hidden: h.hidden,
-		Heads: h.heads, KVHeads: h.kvHeads, HeadDim: h.headDim, SlidingWindow: h.window, BOS: h.bos, EOS: h.eos,
+		Intermediate: h.intermediate, Heads: h.heads, KVHeads: h.kvHeads, HeadDim: h.headDim, SlidingWindow: h.window, BOS: h.bos, EOS: h.eos,
 		KVBytesPerPage: m.dev.CacheBytes(device.CacheShape{Layers: h.layers, KVHeads: h.kvHeads, HeadDim: h.headDim, Pages: 1}),
 		WeightFile:     l.memory().File,
 	}
