@@ -67,7 +67,7 @@ func Run(ctx context.Context, eng Engine, prep *Preparer, feed Feed, sink Sink, 
 		shards = max(1, o.OpenShards/2)
 	}
 	by := order{expect: p.calib.expect, flat: o.NoPrefixSharing}
-	p.w = newWindow(o.WindowRows, o.WindowBytes, shards, by.arrange)
+	p.w = newWindow(o.WindowRows, o.WindowBytes, shards, by.arrange, p.calib.epoch)
 	if !o.NoDedup {
 		p.seen = newDedup(DedupBytes)
 	}
@@ -145,7 +145,7 @@ func (p *pipe) enter(ctx context.Context, u *Unit) error {
 // complete takes a completion from the engine and settles the copies that waited for it.
 func (p *pipe) complete(u *Unit, c *infer.Completion) error {
 	if c.Err == nil {
-		p.calib.ended(u.Request.Params.MaxTokens, c.PromptTokens, c.CompletionTokens)
+		p.calib.note(u.Request.Params.MaxTokens, c.PromptTokens, c.CompletionTokens)
 	}
 	res := result(u, c, p.o)
 	if err := p.sink.Done(res); err != nil {

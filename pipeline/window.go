@@ -33,6 +33,7 @@ type window struct {
 	maxRows, maxBytes int
 	maxShards         int // in one generation; 0 = any number
 	arrange           func([]*Unit) []*Unit
+	epoch             func() int // what arrange knows; when it changes, what is left of a generation is arranged again
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at every change that somebody may wait for
@@ -44,6 +45,7 @@ type window struct {
 	started bool          // the first generation has gone
 	closed  bool          // no more pushes
 	last    bool          // the last generation is being handed out
+	learnt  int           // epoch in which current was arranged
 	err     error         // why producing ended, if not well
 	stats   WindowStats
 }
@@ -60,7 +62,7 @@ type Bucket struct {
 	Tokens int64
 }
 
-func newWindow(rows, bytes, shards int, arrange func([]*Unit) []*Unit) *window {
+func newWindow(rows, bytes, shards int, arrange func([]*Unit) []*Unit, epoch func() int) *window {
 	if rows <= 0 {
 		rows = DefaultWindowRows
 	}
@@ -68,7 +70,7 @@ func newWindow(rows, bytes, shards int, arrange func([]*Unit) []*Unit) *window {
 		bytes = DefaultWindowBytes
 	}
 	return &window{
-		maxRows: rows, maxBytes: bytes, maxShards: shards, arrange: arrange,
+		maxRows: rows, maxBytes: bytes, maxShards: shards, arrange: arrange, epoch: epoch,
 		changed: make(chan struct{}), stats: WindowStats{Buckets: map[int]Bucket{}},
 	}
 }
@@ -198,6 +200,9 @@ func (w *window) generation() {
 		w.begin(len(w.next))
 	case len(w.current) == 0 && w.ready():
 		w.begin(w.whole())
+	case len(w.current) > 1 && w.epoch() != w.learnt:
+		w.learnt = w.epoch()
+		w.current = w.arrange(w.current)
 	}
 }
 
@@ -206,6 +211,7 @@ func (w *window) begin(n int) {
 	if n == 0 {
 		return
 	}
+	w.learnt = w.epoch()
 	w.current = w.arrange(w.next[:n:n])
 	w.next = append([]*Unit(nil), w.next[n:]...)
 	w.started = true

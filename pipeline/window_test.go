@@ -15,8 +15,9 @@ func unitOf(n int) *Unit { return &Unit{Request: infer.Request{Tokens: make([]in
 
 // testWindow expects of every row that it uses its max_tokens.
 func testWindow(rows, bytes int) *window {
-	by := order{expect: newCalibrator().expect}
-	return newWindow(rows, bytes, 0, by.arrange)
+	c := newCalibrator()
+	by := order{expect: c.expect}
+	return newWindow(rows, bytes, 0, by.arrange, c.epoch)
 }
 
 func TestWindowSortsAGenerationLongestFirst(t *testing.T) {
