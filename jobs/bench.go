@@ -2,159 +2,186 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/batchmill/batchmill/infer"
-	"github.com/batchmill/batchmill/infer/device"
+	"github.com/batchmill/batchmill/infer/bundle"
 	"github.com/batchmill/batchmill/internal/objstore"
 )
 
+// BenchParts are the parts of a measurement, in their order.
+var BenchParts = []string{"ceilings", "prefill", "decode", "prefix", "long", "jobs"}
+
 // BenchOptions size a measurement. Zero values are the defaults in parentheses.
 type BenchOptions struct {
-	Model        string
-	Threads      int
-	PromptTokens int // length of a prompt (512)
-	Prompts      int // prompts of the prefill measurement (4)
-	Seqs         int // sequences that decode at once (16)
-	DecodeTokens int // tokens each of them decodes (64)
-	DecodePast   int // prompt tokens of each of them (32)
-	Repeat       int // the best of so many runs counts (3)
-	BatchTokens  int
-}
+	Model       string
+	Activations string // as for a job (auto)
+	Threads     int    // (all cores)
+	BatchTokens int    // (the engine's own)
+	Parts       []string
+	Repeat      int           // the best of so many runs counts (3)
+	Budget      time.Duration // no figure's runs are repeated any more once they took so long (2 minutes)
 
-// BenchResult is what the machine did, the best of the repeats; rates are tokens per second.
-type BenchResult struct {
-	Model        string  `json:"model"`
-	ModelDigest  string  `json:"model_digest"`
-	Device       string  `json:"device"`
-	PromptTokens int     `json:"prompt_tokens"`
-	Prompts      int     `json:"prompts"`
-	Seqs         int     `json:"seqs"`
-	DecodeTokens int     `json:"decode_tokens"`
-	Repeat       int     `json:"repeat"`
-	Load         float64 `json:"load_s"`
-	Prefill      float64 `json:"prefill_tokens_per_s"`
-	Decode       float64 `json:"decode_tokens_per_s"`
-	Single       float64 `json:"decode_single_tokens_per_s"` // one sequence alone
-	PeakRSS      *int64  `json:"peak_rss_bytes"`
+	PromptTokens int   // length of a prompt of the prefill measurement (512)
+	Prompts      int   // such prompts (4)
+	Seqs         []int // numbers of sequences that decode at once (1, 4, 16, 64)
+	DecodeTokens int   // steps with all of them (64)
+	DecodePast   int   // prompt tokens of each of them (32)
+	PrefixRows   int   // rows with a common beginning (64)
+	PrefixTokens int   // its length (400)
+	OwnTokens    int   // what each row has besides (100)
+	LongTokens   int   // length of the long prompt (8,191, or what the model allows)
+	Size         float64
+	Profiles     []string // whole jobs: chat, longdoc, code (all)
 }
 
 func (o BenchOptions) withDefaults() BenchOptions {
 	for _, d := range []struct {
 		p *int
 		v int
-	}{{&o.PromptTokens, 512}, {&o.Prompts, 4}, {&o.Seqs, 16}, {&o.DecodeTokens, 64}, {&o.DecodePast, 32}, {&o.Repeat, 3}} {
+	}{{&o.PromptTokens, 512}, {&o.Prompts, 4}, {&o.DecodeTokens, 64}, {&o.DecodePast, 32}, {&o.Repeat, 3}, {&o.PrefixRows, 64}, {&o.PrefixTokens, 400}, {&o.OwnTokens, 100}} {
 		if *d.p == 0 {
 			*d.p = d.v
 		}
 	}
+	if len(o.Seqs) == 0 {
+		o.Seqs = []int{1, 4, 16, 64}
+	}
+	if len(o.Parts) == 0 {
+		o.Parts = BenchParts
+	}
+	if o.Size == 0 {
+		o.Size = 1
+	}
+	if o.Budget == 0 {
+		o.Budget = 2 * time.Minute
+	}
+	if o.Activations == "" {
+		o.Activations = "auto"
+	}
 	return o
 }
 
-// Bench measures prefill and decode of the engine alone, on synthetic prompts.
-func Bench(ctx context.Context, store *objstore.Store, o BenchOptions) (*BenchResult, error) {
-	o = o.withDefaults()
-	b, err := OpenModel(ctx, o.Model, store, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	began := time.Now()
-	l, err := loadModel(ctx, b, o.Threads)
-	if err != nil {
-		return nil, err
-	}
-	defer l.close()
-	res := &BenchResult{
-		Model: b.Name, ModelDigest: b.Digest, Device: l.dev.Name(), PromptTokens: o.PromptTokens, Prompts: o.Prompts, Seqs: o.Seqs,
-		DecodeTokens: o.DecodeTokens, Repeat: o.Repeat, Load: seconds(time.Since(began).Seconds()),
-	}
-	length := max(o.PromptTokens+1, o.DecodePast+o.DecodeTokens)
-	if most := l.config.MaxPositions; length > most {
-		return nil, Errorf(Usage, "use shorter prompts", "%d tokens a sequence exceed the model's %d", length, most)
-	}
-	pages := int64(device.PagesFor(length)) * int64(max(o.Prompts, o.Seqs))
-	meter := &stepMeter{}
-	eng, err := infer.New(infer.Config{
-		Model: l.forwarder(), Tokenizer: infer.FromTokenizer(b.Tokenizer), BatchTokens: o.BatchTokens, MaxSeqs: max(o.Prompts, o.Seqs), MaxModelLen: length,
-		KVMemory: pages * l.config.KVBytesPerPage, Threads: o.Threads, Events: infer.Events{OnStep: meter.step},
-	})
-	if err != nil {
-		return nil, Errorf(Config, "", "start the engine: %w", err)
-	}
-	defer eng.Close()
-	runs := []struct {
-		seqs, prompt, tokens int
-		rate                 func() float64
-		to                   *float64
-	}{
-		{o.Prompts, o.PromptTokens, 1, meter.prefillRate, &res.Prefill},
-		{o.Seqs, o.DecodePast, o.DecodeTokens, meter.decodeRate, &res.Decode},
-		{1, o.DecodePast, o.DecodeTokens, meter.decodeRate, &res.Single},
-	}
-	for range o.Repeat {
-		for _, run := range runs {
-			*meter = stepMeter{}
-			src := &benchSource{vocab: l.config.VocabSize, seqs: run.seqs, prompt: run.prompt, tokens: run.tokens}
-			if err := eng.Run(ctx, src, func(c infer.Completion) error {
-				if c.Err != nil {
-					return fmt.Errorf("a synthetic row failed: %w", c.Err)
-				}
-				return nil
-			}); err != nil {
-				return nil, err
-			}
-			*run.to = max(*run.to, run.rate())
+func (o *BenchOptions) validate() error {
+	for _, p := range o.Parts {
+		if !slices.Contains(BenchParts, p) {
+			return Errorf(Usage, "known: "+strings.Join(BenchParts, ", "), "unknown part %q", p)
 		}
 	}
-	res.PeakRSS = peakRSS()
-	return res, nil
-}
-
-// stepMeter tells prefill from decode by what a step computed.
-type stepMeter struct {
-	prefill, decode         int
-	prefillTime, decodeTime time.Duration
-}
-
-func (m *stepMeter) step(s infer.StepStats) {
-	if s.Prefill > 0 {
-		m.prefill += s.Prefill
-		m.prefillTime += s.Duration
-		return
+	for _, p := range o.Profiles {
+		if !slices.ContainsFunc(benchProfiles, func(q benchProfile) bool { return q.name == p }) {
+			return Errorf(Usage, "known: chat, longdoc, code", "unknown profile %q", p)
+		}
 	}
-	m.decode += s.Decode
-	m.decodeTime += s.Duration
-}
-
-func (m *stepMeter) prefillRate() float64 { return perSecond(m.prefill, m.prefillTime) }
-func (m *stepMeter) decodeRate() float64  { return perSecond(m.decode, m.decodeTime) }
-
-func perSecond(n int, d time.Duration) float64 {
-	if d <= 0 {
-		return 0
+	for _, n := range append(slices.Clone(o.Seqs), o.PromptTokens, o.Prompts, o.DecodeTokens, o.DecodePast, o.PrefixRows, o.PrefixTokens, o.OwnTokens, o.Repeat) {
+		if n < 1 {
+			return Errorf(Usage, "", "a size of %d; all sizes must be at least 1", n)
+		}
 	}
-	return float64(n) / d.Seconds()
+	if o.DecodeTokens < 8 {
+		return Errorf(Usage, "the first and last steps are not counted", "--decode-tokens must be at least 8")
+	}
+	if o.Size < 0 {
+		return Errorf(Usage, "", "--size must be above 0")
+	}
+	return nil
 }
 
-// benchSource makes prompts of pseudo-random ids, no two alike.
-type benchSource struct {
-	vocab, seqs, prompt, tokens int
-	made                        int
+// bench is one measurement.
+type bench struct {
+	o        BenchOptions
+	store    *objstore.Store
+	bundle   *bundle.Bundle
+	loaded   *loaded
+	meter    stepMeter
+	work     modelWork
+	ceilings BenchCeilings
+	res      *BenchResult
+	progress func(part string)
 }
 
-// Next implements infer.Source.
-func (s *benchSource) Next(ctx context.Context, _ bool) (*infer.Request, error) {
-	if s.made == s.seqs {
-		return nil, io.EOF
+// Bench measures the engine on synthetic rows, and whole jobs on synthetic files, which it writes to a temporary folder.
+// progress is told which part begins; it may be nil.
+func Bench(ctx context.Context, store *objstore.Store, o BenchOptions, progress func(part string)) (res *BenchResult, err error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
-	r := &infer.Request{ID: int64(s.made), Tokens: make([]int32, s.prompt), Params: infer.DefaultParams()}
-	r.Params.MaxTokens, r.Params.IgnoreEOS = s.tokens, true
-	for i := range r.Tokens {
-		r.Tokens[i] = int32((uint64(s.made+1)*1_000_003 + uint64(i)*7919) % uint64(s.vocab))
+	m := &bench{o: o, store: store, progress: progress}
+	if m.progress == nil {
+		m.progress = func(string) {}
 	}
-	s.made++
-	return r, ctx.Err()
+	if m.bundle, err = OpenModel(ctx, o.Model, store, nil); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.bundle.Close()) }()
+	if err := m.load(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.unload()) }()
+	if err := m.fits(); err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"ceilings", m.measureCeilings}, {"prefill", m.measurePrefill}, {"decode", m.measureDecode}, {"prefix", m.measurePrefix}, {"long", m.measureLong}, {"jobs", m.measureJobs}} {
+		if !slices.Contains(o.Parts, part.name) {
+			continue
+		}
+		m.progress(part.name)
+		if err := part.run(ctx); err != nil {
+			return nil, fmt.Errorf("measure %s: %w", part.name, err)
+		}
+	}
+	m.res.PeakRSS = peakRSS()
+	return m.res, nil
 }
+
+func (m *bench) load(ctx context.Context) error {
+	began := time.Now()
+	var err error
+	if m.loaded, err = loadModel(ctx, m.bundle, m.o.Threads); err != nil {
+		return err
+	}
+	c := m.loaded.config
+	m.work = workOf(c)
+	m.res = &BenchResult{
+		Model: m.bundle.Name, ModelDigest: m.bundle.Digest, Device: m.loaded.dev.Name(), CPU: cpuName(), Activations: m.o.Activations,
+		Repeat: m.o.Repeat, WeightBytes: c.WeightBytes, FileBytes: c.WeightFile, Load: seconds(time.Since(began).Seconds()),
+	}
+	return nil
+}
+
+func (m *bench) unload() error {
+	if m.loaded == nil {
+		return nil
+	}
+	err := m.loaded.close()
+	m.loaded = nil
+	return err
+}
+
+// fits checks lengths against the model's context, and takes the long prompt down to it.
+func (m *bench) fits() error {
+	most := m.loaded.config.MaxPositions
+	o := &m.o
+	for _, part := range []struct {
+		name   string
+		length int
+	}{{"prefill", o.PromptTokens + 1}, {"decode", m.decodeLength(slices.Max(o.Seqs))}, {"prefix", o.PrefixTokens + o.OwnTokens + 1}, {"long", o.LongTokens + 1}} {
+		if part.length > most && slices.Contains(o.Parts, part.name) {
+			return Errorf(Usage, "use shorter prompts", "part %s needs %d tokens a sequence, the model has %d", part.name, part.length, most)
+		}
+	}
+	if o.LongTokens == 0 {
+		o.LongTokens = min(longTokens, most-1)
+	}
+	return nil
+}
+
+// longTokens is the default length of the long prompt: with its one completion token it fills a context of 8,192.
+const longTokens = 8191
