@@ -32,6 +32,9 @@ type Estimate struct {
 	Shortest        int                `json:"prompt_tokens_min"`
 	Median          int                `json:"prompt_tokens_median"`
 	Longest         int                `json:"prompt_tokens_max"`
+	SharedTokens    int64              `json:"shared_prompt_tokens"` // of PromptTokens: need not be computed, since another row's prompt begins alike
+	Copies          int64              `json:"copies"`               // of Rows: equal to an earlier one of their file, not run
+	CopiedTokens    int64              `json:"copied_prompt_tokens"` // of PromptTokens: those of the copies
 	MaxOutputTokens int64              `json:"max_output_tokens"`
 	WeightBytes     int64              `json:"weight_bytes"`
 	KVLongest       int64              `json:"kv_longest_row_bytes"`
@@ -46,7 +49,7 @@ type Estimate struct {
 	Format          string             `json:"format"`
 }
 
-// processOverhead is what a run holds besides weights, KV pages and window: the program, buffers of readers and writers.
+// processOverhead is what a run holds besides weights, KV pages, window and results kept for copies: the program, buffers of readers and writers.
 const processOverhead = 200 << 20
 
 // Estimate renders and tokenises up to a number of rows (0 = all), without loading the model.
@@ -63,6 +66,7 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, conf.VocabSize, check)
 	var lengths []int
 	var tokens, outputs int64
+	sharing := newSharingEstimate(&j.spec)
 	complete := true
 	for n := range j.plan.Shards {
 		if !j.spec.Shard.Has(n) {
@@ -97,6 +101,7 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 				lengths = append(lengths, len(u.Request.Tokens))
 				tokens += int64(len(u.Request.Tokens))
 				outputs += int64(u.Request.Params.MaxTokens)
+				sharing.add(u)
 			}
 		}
 		in.Close()
@@ -105,6 +110,7 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 	if len(lengths) > 0 {
 		e.Shortest, e.Median, e.Longest = lengths[0], lengths[len(lengths)/2], lengths[len(lengths)-1]
 	}
+	e.SharedTokens, e.Copies, e.CopiedTokens = sharing.close()
 	e.extrapolate(j, tokens, outputs, complete)
 	if err := e.memory(ctx, j); err != nil {
 		return nil, err
@@ -114,7 +120,7 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 	if e.KVMemory == 0 {
 		e.KVMemory = defaultKVMemory()
 	}
-	e.MemoryCeiling = e.WeightBytes + e.KVMemory + pipeline.DefaultWindowBytes + processOverhead
+	e.MemoryCeiling = e.WeightBytes + e.KVMemory + pipeline.DefaultWindowBytes + pipeline.DedupBytes + processOverhead
 	e.Available, _ = availableMemory()
 	if err := e.output(ctx, j); err != nil {
 		return nil, err
@@ -179,4 +185,7 @@ func (e *Estimate) extrapolate(j *Job, tokens, outputs int64, complete bool) {
 	e.Failing = int64(scale * float64(e.Failing))
 	e.PromptTokens = int64(scale * float64(tokens))
 	e.MaxOutputTokens = int64(scale * float64(outputs))
+	e.SharedTokens = int64(scale * float64(e.SharedTokens))
+	e.Copies = int64(scale * float64(e.Copies))
+	e.CopiedTokens = int64(scale * float64(e.CopiedTokens))
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/batchmill/batchmill/internal/objstore"
 )
 
 // sharingRows are n rows of three long instructions with short ends, some of them equal to an earlier one.
@@ -237,4 +239,57 @@ func TestBatchesStayFullAcrossShards(t *testing.T) {
 	if float64(alone) < 1.2*float64(one) {
 		t.Errorf("%d steps with one open shard, %d in one: the shards are too large for the test", alone, one)
 	}
+}
+
+// TestTheEstimateForeseesWhatIsShared compares it with what a run of the same job came to.
+func TestTheEstimateForeseesWhatIsShared(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, dir+"/in.jsonl", bytes.Join(sharingRows(60), nil))
+	s := testSpec(in, dir+"/out/")
+	e := estimate(t, s, 0)
+	sum := mustRun(t, s)
+	if e.Copies != sum.Sharing.Copies || e.CopiedTokens != sum.Sharing.CopiedPrompt || e.PromptTokens != sum.Tokens.Prompt {
+		t.Errorf("estimated %+v, came to %+v", e, sum.Sharing)
+	}
+	// The engine may share less where rows start before the prefix they need is computed, never more.
+	if e.SharedTokens < sum.Tokens.Cached || float64(sum.Tokens.Cached) < 0.8*float64(e.SharedTokens) {
+		t.Errorf("estimated %d shared tokens, came to %d", e.SharedTokens, sum.Tokens.Cached)
+	}
+	s.NoDedup, s.NoPrefixSharing = true, true
+	if e := estimate(t, s, 0); e.Copies != 0 || e.CopiedTokens != 0 || e.SharedTokens != 0 {
+		t.Errorf("with both off: %+v", e)
+	}
+}
+
+func estimate(t *testing.T, s Spec, rows int64) *Estimate {
+	t.Helper()
+	store := objstore.New(objstore.Options{})
+	defer store.Close()
+	j, err := Prepare(context.Background(), s, store, Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	e, err := j.Estimate(context.Background(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestSmallFilesShareAShard: a part for each of a thousand small files would cost more than its rows.
+func TestSmallFilesShareAShard(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 30 {
+		writeFile(t, fmt.Sprintf("%s/in%02d.jsonl", dir, i), rowsJSONL(5)) // about 700 bytes
+	}
+	s := testSpec(dir+"/*.jsonl", dir+"/out/")
+	if sum := mustRun(t, s); sum.Output.Parts != 1 || sum.Rows.OK != 150 {
+		t.Errorf("%d parts, %d rows", sum.Output.Parts, sum.Rows.OK)
+	}
+	s.Output, s.SplitBytes = dir+"/other/", 20_000
+	if sum := mustRun(t, s); sum.Output.Parts < 3 || sum.Output.Parts > 10 {
+		t.Errorf("%d parts of up to 5,000 bytes of input", sum.Output.Parts)
+	}
+	equalRows(t, results(t, dir+"/other"), results(t, dir+"/out"))
 }

@@ -193,3 +193,29 @@ func TestThePlannedOrderCostsLess(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsOfPrefixesAreComputedOnce: in a pool that holds the prefixes of a few groups only, rows that come in any order
+// compute prefixes again and again.
+func TestGroupsOfPrefixesAreComputedOnce(t *testing.T) {
+	r := rand.New(rand.NewSource(7))
+	units := treeLoad(r, 10, 4, 12)
+	prompts := int64(0)
+	for _, u := range units {
+		prompts += int64(len(u.Request.Tokens))
+	}
+	best := SharedTokens(slices.Clone(units))
+	for _, pages := range []int64{200, 100_000} {
+		ours, st := simulate(t, units, 2048, pages*infer.PageTokens, planned)
+		in, other := simulate(t, units, 2048, pages*infer.PageTokens, fifo)
+		t.Logf("%d pages: of %d prompt tokens %d can be shared; planned %d, cost %d; as they come %d, cost %d", pages, prompts, best, st.CachedTokens, ours.cost, other.CachedTokens, in.cost)
+		if st.PrefillTokens+st.CachedTokens != prompts {
+			t.Errorf("%d pages: %d tokens computed and %d shared, of %d", pages, st.PrefillTokens, st.CachedTokens, prompts)
+		}
+		if float64(st.CachedTokens) < 0.9*float64(best) {
+			t.Errorf("%d pages: %d tokens shared, of %d that can be", pages, st.CachedTokens, best)
+		}
+		if pages == 200 && ours.cost > in.cost/2 {
+			t.Errorf("%d pages: planned %d, as they come %d", pages, ours.cost, in.cost)
+		}
+	}
+}

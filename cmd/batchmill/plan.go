@@ -69,6 +69,12 @@ func printEstimate(w io.Writer, e *jobs.Estimate) {
 		fmt.Fprintf(w, ", of which %s%d would be error rows (%s)", about, e.Failing, codesText(e.Errors))
 	}
 	fmt.Fprintf(w, "\nprompt tokens  %s%d (min %d, median %d, max %d a row)\n", about, e.PromptTokens, e.Shortest, e.Median, e.Longest)
+	if e.SharedTokens > 0 {
+		fmt.Fprintf(w, "               of which %s%d are computed for several rows at once: their prompts begin alike\n", about, e.SharedTokens)
+	}
+	if e.Copies > 0 {
+		fmt.Fprintf(w, "               %s%d rows with %s%d prompt tokens are equal to others and are not run\n", about, e.Copies, about, e.CopiedTokens)
+	}
 	fmt.Fprintf(w, "output tokens  at most %s%d\n", about, e.MaxOutputTokens)
 	fmt.Fprintf(w, "weights        %s\n", bytesText(e.WeightBytes))
 	fmt.Fprintf(w, "KV pages       %s for the longest row, %s pool\n", bytesText(e.KVLongest), bytesText(e.KVMemory))
