@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/batchmill/batchmill/infer/device"
 )
@@ -38,6 +39,7 @@ type Device struct {
 	kernels     *kernels
 	pool        *pool
 	activations Activations
+	floats      atomic.Bool // a weight that is multiplied as float32 has been loaded
 }
 
 var _ device.Device = (*Device)(nil)

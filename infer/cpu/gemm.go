@@ -128,6 +128,14 @@ func evenGroup(panels, blocks, workers, most int) int {
 
 // panel gives a weight's panel in float32, made in buf where the weight is compact or streamed.
 func (m *matrix) panel(kn *kernels, w *scratch, p int, buf *[]float32) []float32 {
+	if m.quantised {
+		if size := m.kpad * panelCols; len(*buf) < size {
+			*buf = aligned(size)
+		}
+		panel := (*buf)[:m.kpad*panelCols]
+		m.q.floatPanel(m.storedPanel(&w.q8, p), panel)
+		return panel
+	}
 	if m.packed != nil && m.form == nil {
 		return m.packed[p*m.size : (p+1)*m.size]
 	}
@@ -304,56 +312,4 @@ func (g *gemmTask) silu(p, strip int, gate, up []float32) {
 	addBias(gate, panelCols, rows, g.gateBias, p)
 	addBias(up, panelCols, rows, g.upBias, p)
 	g.r.k.siluMul(rows, ptr(gate, 0), ptr(up, 0), ptr(mlp.data, mlp.at(strip, 0, p*panelCols)), g.r.k.stripBytes())
-}
-
-// QKV: the three projections, then norm, rotation and the write to the cache.
-func (r *runner) QKV(layer int, p *device.QKV) {
-	g := &r.gemm.task
-	g.gate, g.logits, g.count = nil, nil, 3
-	g.parts = [3]gemmPart{part(p.Q, r.q, r.qdim, false), part(p.K, r.kx, r.kvdim, false), part(p.V, r.vx, r.kvdim, false)}
-	g.start(&r.input, r.hidden)
-	w := &r.write.task
-	w.layer, w.qkv, w.rope = layer, p, nil
-	for i := range r.ropes {
-		if p.Rope != nil && r.ropes[i].rope == p.Rope {
-			w.rope = &r.ropes[i]
-		}
-	}
-	r.dev.pool.run(&r.write.self, len(r.spans))
-}
-
-// Output: residual += W attention + b.
-func (r *runner) Output(l device.Linear) { r.toResidual(&r.attn, r.qdim, l) }
-
-// Down: residual += W hidden + b.
-func (r *runner) Down(l device.Linear) { r.toResidual(&r.mlp, r.mid, l) }
-
-func (r *runner) toResidual(a *strips, width int, l device.Linear) {
-	g := &r.gemm.task
-	g.gate, g.logits, g.count = nil, nil, 1
-	g.parts[0] = part(l, r.stream, r.hidden, true)
-	g.start(a, width)
-}
-
-// GateUp: hidden = silu(gate input) * (up input).
-func (r *runner) GateUp(gate, up device.Linear) {
-	g := &r.gemm.task
-	g.count, g.logits = 0, nil
-	g.gate, g.gateBias = asMatrix(gate.Weight), asVector(gate.Bias)
-	g.up, g.upBias = asMatrix(up.Weight), asVector(up.Bias)
-	g.start(&r.input, r.hidden)
-}
-
-// Head: the logits of the rows that Narrow has left.
-func (r *runner) Head(n device.Norm, l device.Linear, logits [][]float32) error {
-	if len(r.batch.Logits) == 0 {
-		return nil
-	}
-	r.Norm(n)
-	g := &r.gemm.task
-	g.gate, g.count, g.logits = nil, 1, logits
-	g.parts[0] = part(l, nil, 0, false)
-	g.start(&r.input, r.hidden)
-	g.logits = nil
-	return nil
 }

@@ -29,6 +29,8 @@ type kernels struct {
 	rotate     func(blocks int, x, y, cos, sin unsafe.Pointer)
 	expand8    func(blocks, group int, dst, src unsafe.Pointer)
 	expand4    func(blocks int, dst, src unsafe.Pointer, bias float32)
+
+	q8 *qKernels
 }
 
 // stripBytes is the distance of blocks of 16 in packed activations.

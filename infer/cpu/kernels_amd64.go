@@ -11,6 +11,7 @@ var kernelsAVX512 = kernels{
 	tile: tileAVX512, addRows: addRowsAVX512, sumSquares: sumSquaresAVX512, normRow: normRowAVX512, siluMul: siluMulAVX512,
 	softmax: softmaxAVX512, scaleRows: scaleRowsAVX512, rotate: rotateAVX512,
 	expand8: expand8AVX512, expand4: expand4AVX512,
+	q8: &qVNNI,
 }
 
 var kernelsAVX2 = kernels{
@@ -18,15 +19,33 @@ var kernelsAVX2 = kernels{
 	tile: tileAVX2, addRows: addRowsAVX2, sumSquares: sumSquaresAVX2, normRow: normRowAVX2, siluMul: siluMulAVX2,
 	softmax: softmaxAVX2, scaleRows: scaleRowsAVX2, rotate: rotateAVX2,
 	expand8: expand8AVX2, expand4: expand4AVX2,
+	q8: &qAVX2,
 }
+
+// kernelsAVX512NoVNNI multiplies integers as AVX2 does.
+var kernelsAVX512NoVNNI = func() kernels {
+	k := kernelsAVX512
+	k.q8 = &qAVX2
+	return k
+}()
+
+// hasAVX2 tells whether the AVX2 kernels can run. They convert float16 too: every CPU with AVX2 can, but only some systems say so.
+func hasAVX2() bool { return cpu.X86.HasAVX2 && cpu.X86.HasFMA }
 
 // available lists what this CPU, and its operating system, can run, best first.
 func available() []*kernels {
 	var all []*kernels
-	if cpu.X86.HasAVX512F {
-		all = append(all, &kernelsAVX512)
+	if hasAMX() {
+		all = append(all, &kernelsAMX)
 	}
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+	if cpu.X86.HasAVX512F && hasAVX2() {
+		k := &kernelsAVX512
+		if !hasVNNI() {
+			k = &kernelsAVX512NoVNNI
+		}
+		all = append(all, k)
+	}
+	if hasAVX2() {
 		all = append(all, &kernelsAVX2)
 	}
 	return append(all, &kernelsPortable)

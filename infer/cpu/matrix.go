@@ -20,17 +20,21 @@ type matrix struct {
 	form   *compactForm
 	size   int // float32 of a packed panel
 	free   func()
+
+	quantised bool      // multiplied as integers: panels are stored as q says, and packed and form are unused
+	q         qLayout   // of stored panels
+	stored    []float32 // [panels][q.total] bytes; nil when streamed
 }
 
 func (m *matrix) Shape() (out, in int) { return m.src.Out, m.src.In }
-func (m *matrix) Bytes() int64         { return int64(len(m.packed)) * 4 }
+func (m *matrix) Bytes() int64         { return int64(len(m.packed)+len(m.stored)) * 4 }
 
 // Close gives the panels back; the matrix is unusable then.
 func (m *matrix) Close() error {
 	if m.free != nil {
 		m.free()
 	}
-	m.packed, m.src.Data, m.free = nil, nil, nil
+	m.packed, m.stored, m.src.Data, m.free = nil, nil, nil, nil
 	return nil
 }
 
@@ -100,6 +104,10 @@ func panelScratch(in int) int { return panelCols * in }
 // MatrixBytes is the size of the packed panels. A quantised weight whose values the compact form cannot give exactly takes
 // more; no file that a quantiser wrote has shown one.
 func (d *Device) MatrixBytes(t quant.Type, out, in int) int64 {
+	if f, ok := t.Form(); ok && d.activations != ActivationsF32 {
+		l := newQLayout(f, roundUp(in, panelCols))
+		return int64(roundUp(out, panelCols)/panelCols) * int64(l.total)
+	}
 	return int64(roundUp(out, panelCols)/panelCols) * int64(panelSize(compactForms[t], roundUp(in, panelCols))) * 4
 }
 
@@ -118,6 +126,16 @@ func (d *Device) Matrix(ctx context.Context, src device.MatrixSource) (device.Ma
 		return nil, err
 	}
 	m := &matrix{src: src, row: row, kpad: roundUp(src.In, panelCols), panels: (src.Out + panelCols - 1) / panelCols}
+	if f, ok := src.Type.Form(); ok && d.activations != ActivationsF32 {
+		m.q = newQLayout(f, m.kpad)
+		if m.quantised, err = d.storeAll(ctx, m); err != nil {
+			return nil, err
+		}
+		if m.quantised {
+			return m, nil
+		}
+	}
+	d.floats.Store(true)
 	if src.Streamed {
 		return m, nil
 	}

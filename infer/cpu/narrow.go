@@ -23,9 +23,7 @@ func (r *runner) Narrow() {
 		}
 	}
 	r.stream = r.kept
-	r.input.resize(n)
-	r.attn.resize(n)
-	r.mlp.resize(n)
+	r.resizeStrips(n)
 }
 
 func (r *runner) isAll(rows []int32) bool {

@@ -11,6 +11,7 @@ type normTask struct {
 	r   *runner
 	w   *vector
 	eps float64
+	to  *qStrips // set: as integers
 }
 
 // inverse is 1/sqrt(sum/n + eps), in float64 and rounded once.
@@ -18,20 +19,25 @@ func inverse(sum float32, n int, eps float64) float32 {
 	return float32(1 / math.Sqrt(float64(sum)/float64(n)+eps))
 }
 
-func (n *normTask) do(_, strip int) {
+func (n *normTask) do(worker, strip int) {
 	r := n.r
+	if n.to != nil {
+		w := &r.work[worker]
+		first, rows := n.to.span(strip)
+		for i := range rows {
+			x := ptr(r.stream, (first+i)*r.hidden)
+			scale := inverse(r.k.sumSquares(r.hidden/lanes, x), r.shape.Hidden, n.eps)
+			r.k.normRow(r.hidden/lanes, ptr(w.q8.row, 0), x, ptr(n.w.v, 0), scale, lanes*4)
+			n.to.row(&w.q8.quant, first+i, ptr(w.q8.row, 0))
+		}
+		return
+	}
 	first, rows := r.input.span(strip)
 	for i := range rows {
 		x := ptr(r.stream, (first+i)*r.hidden)
 		scale := inverse(r.k.sumSquares(r.hidden/lanes, x), r.shape.Hidden, n.eps)
 		r.k.normRow(r.hidden/lanes, ptr(r.input.data, r.input.at(strip, i, 0)), x, ptr(n.w.v, 0), scale, r.k.stripBytes())
 	}
-}
-
-// Norm: input = norm(residual).
-func (r *runner) Norm(n device.Norm) {
-	r.norm.task.w, r.norm.task.eps = asVector(n.Weight), float64(n.Eps)
-	r.dev.pool.run(&r.norm.self, r.input.count)
 }
 
 // embedTask looks rows up; an item is embedRows tokens.

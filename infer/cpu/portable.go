@@ -14,6 +14,7 @@ var kernelsPortable = kernels{
 	tile: tileGo, addRows: addRowsGo, sumSquares: sumSquaresGo, normRow: normRowGo, siluMul: siluMulGo,
 	softmax: softmaxGo, scaleRows: scaleRowsGo, rotate: rotateGo,
 	expand8: expand8Go, expand4: expand4Go,
+	q8: &qPortable,
 }
 
 // floats views n values at p.

@@ -44,6 +44,18 @@ type writeTask struct {
 	rope  *ropeTable
 }
 
+// writeKV norms, rotates and stores what the projections have made.
+func (r *runner) writeKV(layer int, p *device.QKV) {
+	w := &r.write.task
+	w.layer, w.qkv, w.rope = layer, p, nil
+	for i := range r.ropes {
+		if p.Rope != nil && r.ropes[i].rope == p.Rope {
+			w.rope = &r.ropes[i]
+		}
+	}
+	r.dev.pool.run(&r.write.self, len(r.spans))
+}
+
 func (w *writeTask) do(worker, item int) {
 	r := w.r
 	s := r.spans[item]

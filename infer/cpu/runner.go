@@ -26,6 +26,11 @@ type runner struct {
 	input    strips    // normed residual
 	attn     strips    // attention output
 	mlp      strips    // gated hidden values
+	// The same as integers, unless activations stay float32.
+	inputQ, attnQ, mlpQ qStrips
+	gatedInts           bool // hidden values are in mlpQ
+	unnormed            bool // Norm has been called, and not carried out yet
+
 	attnRows []float32 // [rows][qdim]: attention output with ActivationsInt8, which is quantised before its product
 
 	ropes []ropeTable // one for each of shape.Ropes
@@ -36,6 +41,8 @@ type runner struct {
 	embed  region[embedTask]
 	norm   region[normTask]
 	gemm   region[gemmTask]
+	qgemm  region[qTask]
+	quant  region[quantTask]
 	write  region[writeTask]
 	attend region[attendTask]
 	angles region[anglesTask]
@@ -60,6 +67,7 @@ type scratch struct {
 	acc    []float32 // [strip][vdim]
 	head   []float32 // one padded head
 	state  [maxStrip]state
+	q8     qScratchpad
 }
 
 // Runner makes an empty runner.
@@ -75,6 +83,12 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 	r.input = newStrips(r.k, r.hidden)
 	r.attn = newStrips(r.k, r.qdim)
 	r.mlp = newStrips(r.k, r.mid)
+	if a := d.activations; a != ActivationsF32 {
+		wide := a == ActivationsInt16
+		r.inputQ = newQStrips(r.k.q8, r.hidden, wide)
+		r.attnQ = newQStrips(r.k.q8, r.qdim, wide)
+		r.mlpQ = newQStrips(r.k.q8, r.mid, wide)
+	}
 	for _, rope := range s.Ropes {
 		if 2*len(rope.InvFreq) > s.HeadDim {
 			return nil, fmt.Errorf("make a runner: rope turns %d values, a head has %d", 2*len(rope.InvFreq), s.HeadDim)
@@ -91,10 +105,15 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 		w.probs = aligned(r.k.strip * device.PageTokens)
 		w.acc = aligned(r.k.strip * vdim)
 		w.head = aligned(vdim)
+		w.q8.sums = aligned(qScratch / 4)
+		w.q8.gated = aligned(r.k.q8.strip * panelCols)
+		w.q8.row = aligned(r.hidden)
 	}
 	r.embed.task.r, r.norm.task.r, r.gemm.task.r, r.write.task.r, r.attend.task.r, r.angles.task.r = r, r, r, r, r, r
 	r.embed.self, r.norm.self, r.gemm.self = &r.embed.task, &r.norm.task, &r.gemm.task
 	r.write.self, r.attend.self, r.angles.self = &r.write.task, &r.attend.task, &r.angles.task
+	r.qgemm.task.r, r.quant.task.r = r, r
+	r.qgemm.self, r.quant.self = &r.qgemm.task, &r.quant.task
 	return r, nil
 }
 
@@ -128,9 +147,7 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 			r.ropes[i].grow(n)
 		}
 	}
-	r.input.resize(n)
-	r.attn.resize(n)
-	r.mlp.resize(n)
+	r.resizeStrips(n)
 	r.stream = r.residual
 	r.spans = r.spans[:0]
 	r.tiles = r.tiles[:0]

@@ -24,6 +24,12 @@ func main() {
 			os.Exit(1)
 		}
 	}
+	for name, text := range qFiles() {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "gen:", err)
+			os.Exit(1)
+		}
+	}
 }
 
 // generate writes the file of one instruction set.

@@ -1,0 +1,203 @@
+package main
+
+import "fmt"
+
+// amxRows is the height of a strip of activations: the rows of a tile.
+const amxRows = 16
+
+// gemmAMX writes
+//
+//	func gemm8(args *qArgs)
+//
+// C[rows][32] = the product of strips of activations and one panel; see qArgs. Activations are [strip][blocks][planes][16][32] bytes:
+// signed ones, or of 16-bit ones the signed upper bytes and then the unsigned lower ones. Codes are [blocks][8][32][4] signed bytes.
+//
+// For every 32 k (16 with sub-groups) a tile of 16 x 16 sums goes through memory to the vectors, which scale it and add it to the 16
+// accumulators Z0..Z15. The tile of the next block is computed meanwhile: tiles alternate between two sets of registers and of
+// scratch. The two halves of the panel's outputs follow one another.
+//
+// Strips that are full and not the first go without the tests for missing rows, and without fetching ahead.
+func (g *gen) gemmAMX(f qForm) {
+	cfg := g.unique("tiles")
+	g.printf("\n%s", table(cfg, amxConfigs(f)))
+	g.text(f.name(), 8)
+	g.op("MOVQ args+0(FP), AX")
+	g.op("MOVQ $32, BX")   // distance of rows: activations,
+	g.op("MOVQ $128, R15") // codes,
+	g.op("MOVQ $64, R14")  // sums
+	g.op("MOVQ %d(AX), CX", qArgScratch)
+	strip, last := g.unique("strip"), g.unique("last")
+	g.label(strip)
+	g.op("MOVQ %d(AX), R12", qArgRows)
+	g.op("CMPQ R12, $%d", amxRows)
+	g.op("JLE %s", last)
+	g.op("MOVQ $%d, R12", amxRows)
+	g.label(last)
+	g.op("MOVQ R12, R13")
+	g.op("SHLQ $6, R13")
+	g.op("LEAQ %s<>(SB), DX", cfg)
+	g.op("ADDQ R13, DX")
+	g.tileConfig("DX")
+	g.op("MOVQ %d(AX), R13", qArgAhead)
+	for half := range 2 {
+		g.op("MOVQ %d(AX), DI", qArgBlocks)
+		g.op("MOVQ %d(AX), SI", qArgA)
+		g.op("MOVQ %d(AX), DX", qArgB)
+		g.op("MOVQ %d(AX), R8", qArgSW)
+		g.op("MOVQ %d(AX), R9", qArgMin)
+		g.op("MOVQ %d(AX), R10", qArgSA)
+		g.op("MOVQ %d(AX), R11", qArgS1)
+		if half == 1 {
+			g.op("ADDQ $64, DX")
+			g.op("ADDQ $64, R8")
+			g.op("ADDQ $64, R9")
+		}
+		for r := range amxRows {
+			g.op("VPXORD Z%d, Z%d, Z%d", r, r, r)
+		}
+		done, partial := g.unique("done"), g.unique("partial")
+		g.op("TESTQ R13, R13") // fetching ahead, or rows are missing
+		g.op("JNZ %s", partial)
+		g.op("CMPQ R12, $%d", amxRows)
+		g.op("JNE %s", partial)
+		g.amxLoop(f, false, done)
+		g.label(partial)
+		g.amxLoop(f, true, done)
+		g.label(done)
+		g.op("MOVQ %d(AX), DI", qArgC)
+		g.op("MOVQ %d(AX), SI", qArgLDC)
+		stored := g.unique("stored")
+		for r := range amxRows {
+			g.op("VMOVUPS Z%d, %d(DI)", r, 64*half)
+			g.op("ADDQ SI, DI")
+			if r < amxRows-1 {
+				g.op("CMPQ R12, $%d", r+1)
+				g.op("JEQ %s", stored)
+			}
+		}
+		g.label(stored)
+	}
+	g.op("MOVQ DI, %d(AX)", qArgC) // the row after the last
+	for _, field := range []struct{ at, step int }{{qArgA, qArgAStrip}, {qArgSA, qArgSStrip}, {qArgS1, qArgSStrip}} {
+		g.op("MOVQ %d(AX), DX", field.step)
+		g.op("ADDQ DX, %d(AX)", field.at)
+	}
+	g.op("MOVQ $0, %d(AX)", qArgAhead)
+	g.op("SUBQ R12, %d(AX)", qArgRows)
+	g.op("JNZ %s", strip)
+	g.tileRelease()
+	g.ret()
+}
+
+// amxLoop writes the loop over blocks, at least one.
+func (g *gen) amxLoop(f qForm, careful bool, done string) {
+	loop, even, odd := g.unique("loop"), g.unique("even"), g.unique("odd")
+	g.amxTile(f, 0, careful)
+	g.label(loop)
+	g.op("DECQ DI")
+	g.op("JZ %s", even)
+	g.amxTile(f, 1, careful)
+	g.amxScale(f, 0, careful)
+	g.op("DECQ DI")
+	g.op("JZ %s", odd)
+	g.amxTile(f, 0, careful)
+	g.amxScale(f, 1, careful)
+	g.op("JMP %s", loop)
+	g.label(even)
+	g.amxScale(f, 0, careful)
+	g.op("JMP %s", done)
+	g.label(odd)
+	g.amxScale(f, 1, careful)
+	g.op("JMP %s", done)
+}
+
+// amxScratch is the distance of the two sets of sums in scratch.
+const amxScratch = 4096
+
+// amxTile computes the sums of one block into the scratch of a parity: [group][plane][16][16] int32.
+func (g *gen) amxTile(f qForm, parity int, careful bool) {
+	n := f.groups() * f.planes()
+	for group := range f.groups() {
+		b := tmm(6 + (parity+group)%2)
+		g.tileLoad(b, 512*group, "DX", "R15")
+		for plane := range f.planes() {
+			a := tmm(4 + (parity+plane)%2)
+			c := tmm((parity*n + group*f.planes() + plane) % 4)
+			g.tileLoad(a, 512*plane+16*group, "SI", "BX")
+			g.tileZero(c)
+			if plane == 0 {
+				g.tileDotSS(c, a, b)
+			} else {
+				g.tileDotUS(c, a, b)
+			}
+			g.tileStore(c, amxScratch*parity+1024*(group*f.planes()+plane), "CX", "R14")
+		}
+	}
+	if careful {
+		for i := range 8 {
+			g.op("PREFETCHT0 %d(R13)", 64*i)
+		}
+		g.op("ADDQ $512, R13")
+	}
+	g.op("ADDQ $%d, SI", 512*f.planes())
+	g.op("ADDQ $1024, DX")
+}
+
+// amxScale adds the scaled sums of one block to the accumulators.
+func (g *gen) amxScale(f qForm, parity int, careful bool) {
+	for group := range f.groups() {
+		g.op("VMOVUPS %d(R8), Z%d", 128*group, 16+group)
+	}
+	if f.min {
+		g.op("VMOVUPS (R9), Z18")
+	}
+	end := g.unique("rows")
+	for r := range amxRows {
+		for group := range f.groups() {
+			t := fmt.Sprintf("Z%d", 20+(2*r+group)%12)
+			at := amxScratch*parity + 64*r + 1024*group*f.planes()
+			if f.wide {
+				g.op("VMOVDQU32 %d(CX), %s", at, t)
+				g.op("VPSLLD $8, %s, %s", t, t)
+				g.op("VPADDD %d(CX), %s, %s", at+1024, t, t)
+				g.op("VCVTDQ2PS %s, %s", t, t)
+			} else {
+				g.op("VCVTDQ2PS %d(CX), %s", at, t)
+			}
+			g.op("VMULPS Z%d, %s, %s", 16+group, t, t)
+			g.op("VFMADD231PS.BCST %d(R10), %s, Z%d", 4*r, t, r)
+		}
+		if f.min {
+			g.op("VFMADD231PS.BCST %d(R11), Z18, Z%d", 4*r, r)
+		}
+		if careful && r < amxRows-1 {
+			g.op("CMPQ R12, $%d", r+1)
+			g.op("JEQ %s", end)
+		}
+	}
+	g.label(end)
+	g.op("ADDQ $%d, R8", 128*f.groups())
+	g.op("ADDQ $128, R9")
+	g.op("ADDQ $%d, R10", 4*amxRows)
+	g.op("ADDQ $%d, R11", 4*amxRows)
+}
+
+// amxConfigs makes the tile configurations for 0 to 16 rows, 64 bytes each: palette 1; bytes of a row at 16+2t, rows at 48+t.
+func amxConfigs(f qForm) []byte {
+	all := make([]byte, 64*(amxRows+1))
+	for rows := range amxRows + 1 {
+		cfg := all[64*rows:]
+		cfg[0] = 1
+		for t := range 8 {
+			row, n := 64, rows
+			switch {
+			case t >= 6:
+				n = 8 / f.groups()
+			case t >= 4:
+				row = 32 / f.groups()
+			}
+			cfg[16+2*t], cfg[48+t] = byte(row), byte(n)
+		}
+	}
+	return all
+}
