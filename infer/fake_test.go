@@ -77,6 +77,13 @@ func (c *fakeCache) Forward(ctx context.Context, b *device.Batch, logits [][]flo
 	}
 	if c.m.broken != nil {
 		if err := c.m.broken(b); err != nil {
+			for _, s := range b.Seqs { // the pages it wrote to are spoilt as a whole
+				for _, page := range s.Pages[s.Past/kv.PageTokens : kv.PagesFor(s.Past+s.Len)] {
+					for i := range kv.PageTokens {
+						c.ids[int(page)*kv.PageTokens+i] = -2
+					}
+				}
+			}
 			return err
 		}
 	}

@@ -29,12 +29,7 @@ func (r *run) plan() error {
 			r.give(s, 1)
 		}
 	}
-	// Prompts come first as far as rows wait for them, so that those can start.
-	for _, s := range r.running {
-		if s.pending() > 1 {
-			r.give(s, s.table.Wanted()-s.computed)
-		}
-	}
+	// In order of arrival, so that the first row of those with a common prefix is done with it as soon as it can be.
 	for _, s := range r.running {
 		if s.pending() > 1 {
 			r.give(s, s.pending())

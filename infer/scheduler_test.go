@@ -22,7 +22,10 @@ func TestSchedulerMetamorphic(t *testing.T) {
 	preempted, failures := int64(0), 0
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 40).Draw(t, "rows")
-		requests := mixedRequests(n)
+		requests := mixedRequests(n) // every eighth begins alike
+		if rapid.Bool().Draw(t, "share") {
+			requests = sharingRequests(n, rapid.Uint64().Draw(t, "rows"), fakeVocab, 80)
+		}
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "shuffle"), 1))
 		r.Shuffle(n, func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
 		budget := rapid.SampledFrom([]int{1, 2, 7, 64, 4096}).Draw(t, "batch-tokens")
@@ -53,6 +56,7 @@ func TestSchedulerMetamorphic(t *testing.T) {
 					fault = errors.New("a sequence ends beyond its pages")
 				}
 			}
+			fault = errors.Join(fault, neighbours(b))
 			for i, s := range b.Seqs {
 				for _, page := range s.Pages[:s.Past/kv.PageTokens] {
 					if other, taken := owner[page]; taken {
@@ -66,6 +70,7 @@ func TestSchedulerMetamorphic(t *testing.T) {
 		}
 		e, err := New(Config{Model: model, Tokenizer: FromTokenizer(fakeTokenizer{}), EOS: []int32{fakeEOS}, Threads: 1,
 			BatchTokens: budget, MaxSeqs: seqs, KVMemory: int64(pages) * kv.PageTokens,
+			NoPrefixSharing: rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "no-sharing"),
 			Events: Events{OnStep: func(s StepStats) {
 				if s.KVUsed > s.KVPages || s.Running > min(budget, 256) || (seqs > 0 && s.Running > seqs) {
 					fault = fmt.Errorf("step %+v", s)

@@ -12,8 +12,7 @@ type Match struct {
 // Find looks for the longest prefix of tokens in the tenant's prompts and puts it into m. A caller that needs the logits
 // of the last token leaves that out of tokens, since it has to be computed.
 //
-// Where a running sequence has yet to compute part of that prefix, m is not ready; the sequence's table is told how many
-// of its tokens are wanted.
+// Where a running sequence has yet to compute part of that prefix, m is not ready.
 func (x *Prefixes) Find(tenant string, tokens []int32, m *Match) {
 	*m = Match{full: m.full[:0]}
 	n := x.roots[tenant]
@@ -29,9 +28,6 @@ func (x *Prefixes) Find(tenant string, tokens []int32, m *Match) {
 		}
 		m.full = append(m.full, child)
 		n = child
-	}
-	if last, need := m.last(); need > 0 && last.filled < need {
-		last.owner.wanted = max(last.owner.wanted, m.Tokens)
 	}
 }
 

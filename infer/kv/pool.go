@@ -93,8 +93,7 @@ func (p *Pool) SharedPeak() int { return p.sharedPeak }
 
 // Table is one sequence's page table. The zero value is empty. It must not be copied while it holds pages.
 type Table struct {
-	pages  []int32
-	wanted int
+	pages []int32
 }
 
 // Pages lists the pages in token order. The slice is valid until the next call that changes the table.
@@ -102,9 +101,6 @@ func (t *Table) Pages() []int32 { return t.pages }
 
 // Tokens is the number of tokens the table has room for.
 func (t *Table) Tokens() int { return len(t.pages) * PageTokens }
-
-// Wanted is the number of tokens of this table's sequence that others wait for (see Prefixes.Find); 0 where none does.
-func (t *Table) Wanted() int { return t.wanted }
 
 // Grow makes room for tokens tokens in all. It takes all the pages that are missing, the idle ones unused for longest
 // after the empty ones, or, where the pool has too few, none, and then reports false. A table that is large enough
@@ -144,7 +140,7 @@ func (p *Pool) Drop(t *Table) {
 	for i := len(t.pages) - 1; i >= 0; i-- {
 		p.release(t.pages[i])
 	}
-	t.pages, t.wanted = t.pages[:0], 0
+	t.pages = t.pages[:0]
 }
 
 // hold adds a holder to a page that is not empty.

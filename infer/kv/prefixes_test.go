@@ -224,11 +224,8 @@ func TestPrefixesModel(t *testing.T) {
 				if m.Tokens != all || m.Ready() != (ready == all) || m.Pending() == m.Ready() {
 					t.Fatalf("found %d tokens, ready %v, pending %v; want %d, of which %d are ready", m.Tokens, m.Ready(), m.Pending(), all, ready)
 				}
-				if last, _ := m.last(); !m.Ready() {
+				if !m.Ready() {
 					waits++
-					if last.owner.Wanted() < all {
-						t.Fatalf("%d tokens are wanted of the owner, not %d", last.owner.Wanted(), all)
-					}
 					if rapid.Bool().Draw(t, "wait") {
 						return
 					}
@@ -358,8 +355,8 @@ func TestWaitingEnds(t *testing.T) {
 		r, _, _ := b.start("", run(100, 1))
 		var m Match
 		b.tree.Find("", run(80, 1), &m)
-		if m.Tokens != 80 || m.Ready() || !m.Pending() || r.table.Wanted() != 80 {
-			t.Fatalf("%+v, %d wanted", m, r.table.Wanted())
+		if m.Tokens != 80 || m.Ready() || !m.Pending() {
+			t.Fatalf("%+v", m)
 		}
 		b.compute(r, 79)
 		if m.Ready() || !m.Pending() {
@@ -367,7 +364,7 @@ func TestWaitingEnds(t *testing.T) {
 		}
 		if stop {
 			b.drop(r, false)
-			if m.Ready() || m.Pending() || r.table.Wanted() != 0 {
+			if m.Ready() || m.Pending() {
 				t.Error("still waiting for a row that is gone")
 			}
 			if b.tree.Find("", run(80, 1), &m); m.Tokens != 64 || !m.Ready() { // its full pages stay
