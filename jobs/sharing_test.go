@@ -222,7 +222,7 @@ func TestBatchesStayFullAcrossShards(t *testing.T) {
 		s.SplitBytes, s.OpenShards, s.MaxSeqs = split, open, 8
 		s.Params.IgnoreEOS = true
 		// A step of a real model takes as long as dozens of rows take to be read and committed.
-		sum, err := runJob(t, context.Background(), s, Events{Step: func(Progress) { time.Sleep(3 * time.Millisecond) }})
+		sum, err := runJob(t, context.Background(), s, Events{Step: func(Progress) { time.Sleep(2 * time.Millisecond) }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"math/rand"
 	"slices"
 	"testing"
@@ -167,6 +168,20 @@ func TestSharedPrefixLeavesATokenToCompute(t *testing.T) {
 	}
 }
 
+func TestCommonPrefixesOfAllLengths(t *testing.T) {
+	base := randomTokens(rand.New(rand.NewSource(9)), 1000)
+	for _, n := range []int{0, 1, 255, 256, 257, 511, 512, 513, 999} {
+		other := slices.Clone(base)
+		other[n]++
+		if got := commonPrefix(base, other); got != n {
+			t.Errorf("prompts that differ at %d have %d tokens in common", n, got)
+		}
+		if a, b := commonPrefix(base, base[:n]), commonPrefix(base[:n], base); a != n || b != n {
+			t.Errorf("a prompt and its first %d tokens have %d and %d in common", n, a, b)
+		}
+	}
+}
+
 func TestTheCalibratorLearnsByKind(t *testing.T) {
 	c := newCalibrator()
 	if n := c.expect(100, 50); n != 100 {
@@ -187,5 +202,22 @@ func TestTheCalibratorLearnsByKind(t *testing.T) {
 	}
 	if n := c.expect(100, 50); n < 55 || n > 60 {
 		t.Errorf("after the data changed %d are expected, want about 60", n)
+	}
+}
+
+// BenchmarkArrange orders a full window; it runs on the engine's goroutine, between steps.
+func BenchmarkArrange(b *testing.B) {
+	r := rand.New(rand.NewSource(8))
+	for _, shared := range []int{0, 400, 8000} {
+		head := randomTokens(r, shared)
+		var units []*Unit
+		for i := range DefaultWindowRows {
+			units = append(units, simShared(head, 100, 20, 20, i))
+		}
+		b.Run(fmt.Sprint(shared, " shared"), func(b *testing.B) {
+			for b.Loop() {
+				arranged(units)
+			}
+		})
 	}
 }
