@@ -72,8 +72,8 @@ type qArgs struct {
 	ahead   uintptr // what to fetch into the caches on the way, while the first strip is computed; 0: nothing
 }
 
-// qScratch is the memory that kernels want for sums on their way: two sets of four tiles of 16 x 16 int32.
-const qScratch = 8192
+// qScratch is the memory that kernels want for sums on their way: four slots of up to four tiles of 16 x 16 int32.
+const qScratch = 16384
 
 // quantArgs are the arguments of quant8 and quant16; see the generator.
 type quantArgs struct {

@@ -13,14 +13,13 @@ const amxRows = 16
 // signed ones, or of 16-bit ones the signed upper bytes and then the unsigned lower ones. Codes are [blocks][8][32][4] signed bytes.
 //
 // For every 32 k (16 with sub-groups) a tile of 16 x 16 sums goes through memory to the vectors, which scale it and add it to the 16
-// accumulators Z0..Z15. The tile of the next block is computed meanwhile: tiles alternate between two sets of registers and of
-// scratch. The two halves of the panel's outputs follow one another.
+// accumulators Z0..Z15. The two halves of the panel's outputs follow one another.
 //
 // Strips that are full and not the first go without the tests for missing rows, and without fetching ahead.
 func (g *gen) gemmAMX(f qForm) {
 	cfg := g.unique("tiles")
 	g.printf("\n%s", table(cfg, amxConfigs(f)))
-	g.text(f.name(), 8)
+	g.printf("\nTEXT ·%s%s(SB), NOSPLIT, $8-8\n", f.name(), g.suffix)
 	g.op("MOVQ args+0(FP), AX")
 	g.op("MOVQ $32, BX")   // distance of rows: activations,
 	g.op("MOVQ $128, R15") // codes,
@@ -89,40 +88,51 @@ func (g *gen) gemmAMX(f qForm) {
 	g.ret()
 }
 
-// amxLoop writes the loop over blocks, at least one.
+// The tiles of a block lie in one of four slots of scratch, and are computed two blocks before they are scaled: a tile that is read
+// right after it has been stored has to wait for the stores.
+const (
+	amxSlots = 4
+	amxAhead = 2
+)
+
+// amxLoop writes the loop over blocks, at least one. DI counts the tiles that are left to compute, left the ones to scale.
 func (g *gen) amxLoop(f qForm, careful bool, done string) {
-	loop, even, odd := g.unique("loop"), g.unique("even"), g.unique("odd")
-	g.amxTile(f, 0, careful)
+	const left = "left-8(SP)"
+	g.op("MOVQ DI, %s", left)
+	loop := g.unique("loop")
+	tile := func(slot int) {
+		skip := g.unique("skip")
+		g.op("TESTQ DI, DI")
+		g.op("JZ %s", skip)
+		g.amxTile(f, slot, careful)
+		g.op("DECQ DI")
+		g.label(skip)
+	}
+	for slot := range amxAhead {
+		tile(slot)
+	}
 	g.label(loop)
-	g.op("DECQ DI")
-	g.op("JZ %s", even)
-	g.amxTile(f, 1, careful)
-	g.amxScale(f, 0, careful)
-	g.op("DECQ DI")
-	g.op("JZ %s", odd)
-	g.amxTile(f, 0, careful)
-	g.amxScale(f, 1, careful)
+	for slot := range amxSlots {
+		tile((slot + amxAhead) % amxSlots)
+		g.amxScale(f, slot, careful)
+		g.op("DECQ %s", left)
+		g.op("JZ %s", done)
+	}
 	g.op("JMP %s", loop)
-	g.label(even)
-	g.amxScale(f, 0, careful)
-	g.op("JMP %s", done)
-	g.label(odd)
-	g.amxScale(f, 1, careful)
-	g.op("JMP %s", done)
 }
 
-// amxScratch is the distance of the two sets of sums in scratch.
-const amxScratch = 4096
+// slotBytes is the size of a slot: [group][plane][16][16] int32.
+func (f qForm) slotBytes() int { return 1024 * f.groups() * f.planes() }
 
-// amxTile computes the sums of one block into the scratch of a parity: [group][plane][16][16] int32.
-func (g *gen) amxTile(f qForm, parity int, careful bool) {
-	n := f.groups() * f.planes()
+// amxTile computes the sums of one block into a slot of scratch.
+func (g *gen) amxTile(f qForm, slot int, careful bool) {
+	n := 0
 	for group := range f.groups() {
-		b := tmm(6 + (parity+group)%2)
+		b := tmm(6 + (slot+group)%2)
 		g.tileLoad(b, 512*group, "DX", "R15")
 		for plane := range f.planes() {
-			a := tmm(4 + (parity+plane)%2)
-			c := tmm((parity*n + group*f.planes() + plane) % 4)
+			a := tmm(4 + (slot+plane)%2)
+			c := tmm((slot*f.groups()*f.planes() + n) % 4)
 			g.tileLoad(a, 512*plane+16*group, "SI", "BX")
 			g.tileZero(c)
 			if plane == 0 {
@@ -130,7 +140,8 @@ func (g *gen) amxTile(f qForm, parity int, careful bool) {
 			} else {
 				g.tileDotUS(c, a, b)
 			}
-			g.tileStore(c, amxScratch*parity+1024*(group*f.planes()+plane), "CX", "R14")
+			g.tileStore(c, f.slotBytes()*slot+1024*n, "CX", "R14")
+			n++
 		}
 	}
 	if careful {
@@ -144,7 +155,7 @@ func (g *gen) amxTile(f qForm, parity int, careful bool) {
 }
 
 // amxScale adds the scaled sums of one block to the accumulators.
-func (g *gen) amxScale(f qForm, parity int, careful bool) {
+func (g *gen) amxScale(f qForm, slot int, careful bool) {
 	for group := range f.groups() {
 		g.op("VMOVUPS %d(R8), Z%d", 128*group, 16+group)
 	}
@@ -155,7 +166,7 @@ func (g *gen) amxScale(f qForm, parity int, careful bool) {
 	for r := range amxRows {
 		for group := range f.groups() {
 			t := fmt.Sprintf("Z%d", 20+(2*r+group)%12)
-			at := amxScratch*parity + 64*r + 1024*group*f.planes()
+			at := f.slotBytes()*slot + 64*r + 1024*group*f.planes()
 			if f.wide {
 				g.op("VMOVDQU32 %d(CX), %s", at, t)
 				g.op("VPSLLD $8, %s, %s", t, t)
