@@ -23,6 +23,17 @@
 // nevertheless, the youngest row gives its own back and computes its KV again later, keeping the tokens it chose. The
 // oldest row can always go on, since Check proved that it fits the pool alone.
 //
+// # Shared prefixes
+//
+// A prefix that prompts of one tenant have in common is computed once, wherever in a page it ends, as far as pages last:
+// of n prompts with p common and s own tokens, p + n*s tokens are computed. A row whose prefix another row is about to
+// compute waits until that part of it is done, and is passed by rows that need not wait; then it takes full pages by
+// reference and copies the last one's first tokens. The last token of a prompt is always computed, since its logits are
+// needed. Prompts stay known after their rows ended, until the pool needs their pages (see kv.Prefixes); a row that was
+// preempted takes its own prompt back that way. Sources do well to hand out rows with common prefixes one after another.
+//
+// In a step, sequences whose page tables begin with the same pages follow one another, the decoding ones first.
+//
 //	engine, err := infer.New(infer.Config{Model: infer.FromModel(m), Tokenizer: infer.FromTokenizer(tok), KVMemory: 1 << 30})
 //	err = engine.Run(ctx, source, func(c infer.Completion) error { return write(c) })
 package infer
