@@ -144,13 +144,13 @@ func Bench(ctx context.Context, store *objstore.Store, o BenchOptions, progress 
 func (m *bench) load(ctx context.Context) error {
 	began := time.Now()
 	var err error
-	if m.loaded, err = loadModel(ctx, m.bundle, m.o.Threads); err != nil {
+	if m.loaded, err = loadModel(ctx, m.bundle, m.o.Threads, m.o.Activations); err != nil {
 		return err
 	}
 	c := m.loaded.config
 	m.work = workOf(c)
 	m.res = &BenchResult{
-		Model: m.bundle.Name, ModelDigest: m.bundle.Digest, Device: m.loaded.dev.Name(), CPU: cpuName(), Activations: m.o.Activations,
+		Model: m.bundle.Name, ModelDigest: m.bundle.Digest, Device: m.loaded.dev.Name(), CPU: cpuName(), Activations: resolveActivations(m.bundle, m.o.Activations),
 		Repeat: m.o.Repeat, WeightBytes: c.WeightBytes, FileBytes: c.WeightFile, Load: seconds(time.Since(began).Seconds()),
 	}
 	return nil

@@ -69,7 +69,7 @@ func Prepare(ctx context.Context, spec Spec, store *objstore.Store, ev Events) (
 
 // describe reads what the model is, without loading it.
 func (j *Job) describe() error {
-	dev, err := newDevice(1)
+	dev, err := newDevice(j.bundle, 1, j.spec.Activations)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (j *Job) decides() (Decides, error) {
 		Raw: s.Raw, Params: s.Params, MaxModelLen: j.maxLen(), Seed: s.Seed, Samples: s.Samples,
 		OutputPrefix: s.OutputPrefix, Columns: s.Columns, OutputColumns: s.OutputColumns,
 		InputFormat: s.InputFormat, Limit: s.Limit, SplitBytes: s.SplitBytes, MaxLineBytes: s.MaxLineBytes,
-		DeviceKind: "cpu", Activations: "f32",
+		DeviceKind: "cpu", Activations: resolveActivations(b, s.Activations),
 	}
 	if d.ChatTemplate == "" {
 		d.ChatTemplate = b.ChatTemplate

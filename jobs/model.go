@@ -33,13 +33,25 @@ func OpenTokenizer(ctx context.Context, ref string, store *objstore.Store) (*tok
 	return t, nil
 }
 
-// newDevice starts the device; one that only describes or estimates needs a single thread.
-func newDevice(threads int) (*cpu.Device, error) {
-	dev, err := cpu.New(cpu.Config{Threads: threads})
+// newDevice starts the device for a model; one that only describes or estimates needs a single thread.
+func newDevice(b *bundle.Bundle, threads int, activations string) (*cpu.Device, error) {
+	dev, err := cpu.New(cpu.Config{Threads: threads, Activations: cpu.Activations(resolveActivations(b, activations))})
 	if err != nil {
 		return nil, Errorf(Config, "", "start the CPU device: %w", err)
 	}
 	return dev, nil
+}
+
+// resolveActivations says what "auto" means for a model: integers where weights are quantised, so that products run at the
+// speed of integers, and float32 where they are not. It depends on the model alone, so that every machine decides alike.
+func resolveActivations(b *bundle.Bundle, asked string) string {
+	switch {
+	case asked != "auto" && asked != "":
+		return asked
+	case b.Quantised():
+		return string(cpu.ActivationsInt8)
+	}
+	return string(cpu.ActivationsF32)
 }
 
 // loaded is a model on its device, ready for an engine.
@@ -53,8 +65,8 @@ type loaded struct {
 // Weights beyond it stay packed and are unpacked at every use.
 const weightShare = 0.6
 
-func loadModel(ctx context.Context, b *bundle.Bundle, threads int) (*loaded, error) {
-	dev, err := newDevice(threads)
+func loadModel(ctx context.Context, b *bundle.Bundle, threads int, activations string) (*loaded, error) {
+	dev, err := newDevice(b, threads, activations)
 	if err != nil {
 		return nil, err
 	}

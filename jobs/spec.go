@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/batchmill/batchmill/infer"
+	"github.com/batchmill/batchmill/infer/cpu"
 	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/ordered"
 	"github.com/batchmill/batchmill/writers"
@@ -128,8 +129,8 @@ func (s *Spec) validate() error {
 		return Errorf(Unavailable, "use --device cpu", "this binary was built without CUDA")
 	case s.Device != "auto" && s.Device != "cpu":
 		return Errorf(Usage, "use auto or cpu", "unknown device %q", s.Device)
-	case s.Activations != "auto" && s.Activations != "f32":
-		return Errorf(Usage, "use auto or f32", "activations %q are not offered by this build", s.Activations)
+	case !slices.Contains(activationNames, s.Activations):
+		return Errorf(Usage, "use one of "+strings.Join(activationNames, ", "), "unknown activations %q", s.Activations)
 	case s.Samples < 1:
 		return Errorf(Usage, "", "--samples must be at least 1, not %d", s.Samples)
 	case s.Raw && (s.System != "" || s.ChatTemplate != ""):
@@ -214,6 +215,9 @@ type Decides struct {
 	DeviceKind         string          `json:"device_kind"`
 	Activations        string          `json:"activations"`
 }
+
+// activationNames are the values of Spec.Activations; see cpu.Activations.
+var activationNames = []string{"auto", string(cpu.ActivationsF32), string(cpu.ActivationsInt16), string(cpu.ActivationsInt8)}
 
 // resultVersion rises whenever this tool would give another result for the same row and parameters.
 const resultVersion = 1

@@ -106,7 +106,7 @@ func jobFlags() []cli.Flag {
 	)...)
 	all = append(all, category("Engine",
 		text("device", "auto or cpu", "auto"),
-		text("activations", "auto or f32", "auto"),
+		text("activations", "auto, f32, int16 or int8: how exactly activations meet quantised weights; auto is int8 for those, f32 for others", "auto"),
 		whole("threads", "threads of the engine; 0 = all cores", 0),
 		whole("batch-tokens", "tokens of one engine step", 0, "max-num-batched-tokens"),
 		whole("max-seqs", "sequences in work at once; 0 = by memory", 0, "max-num-seqs"),

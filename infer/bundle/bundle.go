@@ -12,6 +12,7 @@ import (
 	"github.com/batchmill/batchmill/infer/chat"
 	"github.com/batchmill/batchmill/infer/device"
 	"github.com/batchmill/batchmill/infer/model"
+	"github.com/batchmill/batchmill/infer/quant"
 	"github.com/batchmill/batchmill/infer/tokenizer"
 	"github.com/batchmill/batchmill/internal/hub"
 )
@@ -160,6 +161,14 @@ func (b *Bundle) Bytes() int64 { return b.hub.Bytes }
 
 // Tensors is the number of tensors of the weight files.
 func (b *Bundle) Tensors() int { return len(b.hub.Weights.Tensors()) }
+
+// Quantised tells whether any weight is block-quantised.
+func (b *Bundle) Quantised() bool {
+	return slices.ContainsFunc(b.hub.Weights.Tensors(), func(t quant.TensorInfo) bool {
+		_, ok := t.Type.Form()
+		return ok
+	})
+}
 
 // CheckTensors reads every tensor once, so that a damaged disk or a truncated file shows. It returns the bytes read.
 func (b *Bundle) CheckTensors(ctx context.Context) (int64, error) {
