@@ -1,40 +1,78 @@
 #!/usr/bin/env bash
-# Builds llama.cpp for this machine from the llama-cpp-python source package (which carries it), and writes the F16 form
-# of a GGUF model. Needs Python with pip, CMake and a C++ compiler. Everything lands in PEERS_DIR, and nothing is done
-# twice. usage: build.sh MODEL.gguf
+# Builds llama.cpp for this machine from the llama-cpp-python source package (which carries it), and writes the forms of a
+# GGUF model that are compared. Needs Python with pip, CMake, and a C++ compiler. Everything lands in PEERS_DIR, and nothing
+# is done twice. usage: build.sh MODEL.gguf
+#
+# On processors with AMX there are two builds. llama.cpp's kernels for AMX are used wherever the compiler offers them, and
+# are not always the faster ones: its kernels for AVX-512, with repacked weights, may be. Figures are compared with the
+# better of the two.
 set -euo pipefail
 
-# The peer is part of the figure: change the version and say so in docs/BENCHMARKS.md.
+# The peer is part of the figure: a change of version belongs into docs/PERFORMANCE.md.
 VERSION=${LLAMA_CPP_PYTHON_VERSION:-0.3.36}
-PEERS_DIR=${PEERS_DIR:-.cache/peers}
+PEERS_DIR=${PEERS_DIR:-$(cd "$(dirname "$0")/../.." && pwd)/.cache/peers}
 PYTHON=${PYTHON:-python3}
 JOBS=${JOBS:-2}
+TARGETS=(llama-bench llama-batched-bench llama-quantize llama-server llama-perplexity)
 
 model=${1:?usage: build.sh MODEL.gguf}
 mkdir -p "$PEERS_DIR"
 dir=$(cd "$PEERS_DIR" && pwd)
-source_dir=$dir/llama_cpp_python-$VERSION
-build_dir=$dir/build-$VERSION
+source_dir=$dir/llama_cpp_python-$VERSION/vendor/llama.cpp
 
-if [ ! -d "$source_dir/vendor/llama.cpp" ]; then
+if [ ! -d "$source_dir" ]; then
   archive=$dir/llama_cpp_python-$VERSION.tar.gz
   [ -f "$archive" ] || "$PYTHON" -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$dir" "llama-cpp-python==$VERSION" >&2
   tar -xzf "$archive" -C "$dir"
 fi
 
-if [ ! -x "$build_dir/bin/llama-bench" ] || [ ! -x "$build_dir/bin/llama-batched-bench" ] || [ ! -x "$build_dir/bin/llama-quantize" ]; then
-  cmake -S "$source_dir/vendor/llama.cpp" -B "$build_dir" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
-    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF \
-    -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF >&2
-  cmake --build "$build_dir" -j "$JOBS" --target llama-bench llama-batched-bench llama-quantize >&2
+# gcc's header says that loading a tile configuration reads 8 bytes of the 64, so the compiler drops the stores to the rest
+# and the program dies (llama.cpp issue 20824). This line in front of it tells that all of it is read.
+barrier='    __asm__ volatile("" : : "r"(\&tc) : "memory");'
+amx_source=$source_dir/ggml/src/ggml-cpu/amx/mmq.cpp
+grep -q '"r"(&tc)' "$amx_source" || sed -i "s|^    _tile_loadconfig(&tc);|$barrier\n&|" "$amx_source"
+
+# build NAME [COMPILER_FLAGS]
+build() {
+  local to=$dir/build-$VERSION-$1 flags=${2:-} missing=
+  for t in "${TARGETS[@]}"; do [ -x "$to/bin/$t" ] || missing=1; done
+  [ -n "$missing" ] || return 0
+  local generator=()
+  command -v ninja > /dev/null && generator=(-G Ninja)
+  cmake -S "$source_dir" -B "$to" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF \
+    -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >&2
+  cmake --build "$to" -j "$JOBS" --target "${TARGETS[@]}" >&2
+}
+
+# Read by bench/peers: one name=value a line. build:NAME is a folder of programs.
+if grep -qw amx_int8 /proc/cpuinfo 2> /dev/null; then
+  build amx
+  build avx512 "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+  printf 'build:amx=%s\nbuild:avx512=%s\n' "$dir/build-$VERSION-amx/bin" "$dir/build-$VERSION-avx512/bin"
+  quantize=$dir/build-$VERSION-avx512/bin/llama-quantize
+else
+  build native
+  printf 'build:native=%s\n' "$dir/build-$VERSION-native/bin"
+  quantize=$dir/build-$VERSION-native/bin/llama-quantize
 fi
 
-# The same dequantised weights, as F16: the arithmetic then differs, not the model.
-f16=$dir/$(basename "$model" .gguf).f16.gguf
-if [ ! -f "$f16" ]; then
-  "$build_dir/bin/llama-quantize" --allow-requantize "$model" "$f16.tmp" F16 2 >&2
-  mv "$f16.tmp" "$f16"
-fi
-
-# Read by bench/peers: one name=value a line.
-printf 'bin=%s\nf16=%s\nversion=llama-cpp-python %s\n' "$build_dir/bin" "$f16" "$VERSION"
+# The weights of the model, dequantised to F16 and quantised anew; its own type is the file as it is.
+models=$dir/models
+mkdir -p "$models"
+name=$(basename "$model" .gguf)
+own=${name##*.}
+stem=${name%.*}
+for type in F16 Q8_0 Q4_0 Q4_K_M Q4_1; do
+  file=$models/$stem.$type.gguf
+  if [ "$type" = "$own" ]; then
+    file=$(cd "$(dirname "$model")" && pwd)/$(basename "$model")
+  elif [ ! -f "$file" ]; then
+    from=$models/$stem.F16.gguf
+    [ "$type" = F16 ] && from=$model
+    "$quantize" --allow-requantize "$from" "$file.tmp" "$type" "$JOBS" >&2
+    mv "$file.tmp" "$file"
+  fi
+  printf 'model:%s=%s\n' "$type" "$file"
+done
+printf 'version=llama.cpp of llama-cpp-python %s, %s\n' "$VERSION" "$(${CXX:-c++} --version | head -1)"
