@@ -59,27 +59,31 @@ func (r *runner) writeKV(layer int, p *device.QKV) {
 func (w *writeTask) do(worker, item int) {
 	r := w.r
 	s := r.spans[item]
+	ws := &r.work[worker]
 	d := r.shape.HeadDim
-	head := r.work[worker].head
-	c := r.cache
+	for i := range s.n {
+		for h := range r.shape.KVHeads {
+			w.prepare(r.kx[(s.token+i)*r.kvdim+h*d:][:d], s.token+i, w.qkv.KNorm, ws.head)
+		}
+		for h := range r.shape.Heads {
+			w.prepare(r.q[(s.token+i)*r.qdim+h*d:][:d], s.token+i, w.qkv.QNorm, ws.head)
+		}
+	}
+	if r.cache.codes {
+		w.writeCodes(ws, &s)
+		return
+	}
 	for h := range r.shape.KVHeads {
-		keys, values := c.page(w.layer, s.page, h)
+		keys, values := r.cache.page(w.layer, s.page, h)
 		if s.slot == 0 {
 			clear(values)
 		}
 		for i := range s.n {
-			k := r.kx[(s.token+i)*r.kvdim+h*d:][:d]
-			w.prepare(k, s.token+i, w.qkv.KNorm, head)
-			slot := s.slot + i
-			for j, v := range k {
+			at, slot := (s.token+i)*r.kvdim+h*d, s.slot+i
+			for j, v := range r.kx[at:][:d] {
 				keys[j*device.PageTokens+slot] = v
 			}
-			copy(values[slot*c.vdim:][:d], r.vx[(s.token+i)*r.kvdim+h*d:])
-		}
-	}
-	for i := range s.n {
-		for h := range r.shape.Heads {
-			w.prepare(r.q[(s.token+i)*r.qdim+h*d:][:d], s.token+i, w.qkv.QNorm, head)
+			copy(values[slot*r.cache.vdim:][:d], r.vx[at:][:d])
 		}
 	}
 }

@@ -31,11 +31,13 @@ type runner struct {
 	gatedInts           bool // hidden values are in mlpQ
 	unnormed            bool // Norm has been called, and not carried out yet
 
-	attnRows []float32 // [rows][qdim]: attention output with ActivationsInt8, which is quantised before its product
+	attnRows  []float32 // [rows][qdim]: attention output with ActivationsInt8, which is quantised before its product
+	codes     queryCodes
+	k8        *kernels8
+	attention attendPlan
 
 	ropes []ropeTable // one for each of shape.Ropes
 	spans []span      // the batch cut at page borders
-	tiles []queryTile // the batch's queries cut into strips
 	work  []scratch   // one for each worker
 
 	embed  region[embedTask]
@@ -68,6 +70,7 @@ type scratch struct {
 	head   []float32 // one padded head
 	state  [maxStrip]state
 	q8     qScratchpad
+	int8   scratch8
 }
 
 // Runner makes an empty runner.
@@ -76,7 +79,7 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 		return nil, fmt.Errorf("make a runner: bad shape %+v", s)
 	}
 	r := &runner{
-		dev: d, k: d.kernels, shape: s,
+		dev: d, k: d.kernels, k8: d.kernels.attention(), shape: s,
 		hidden: roundUp(s.Hidden, panelCols), qdim: roundUp(s.Heads*s.HeadDim, panelCols),
 		kvdim: roundUp(s.KVHeads*s.HeadDim, panelCols), mid: roundUp(s.Intermediate, panelCols),
 	}
@@ -108,6 +111,9 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 		w.q8.sums = aligned(qScratch / 4)
 		w.q8.gated = aligned(r.k.q8.strip * panelCols)
 		w.q8.row = aligned(r.hidden)
+		if d.activations == ActivationsInt8 {
+			w.int8 = newScratch8(roundUp(s.HeadDim, headUnit))
+		}
 	}
 	r.embed.task.r, r.norm.task.r, r.gemm.task.r, r.write.task.r, r.attend.task.r, r.angles.task.r = r, r, r, r, r, r
 	r.embed.self, r.norm.self, r.gemm.self = &r.embed.task, &r.norm.task, &r.gemm.task
@@ -133,6 +139,9 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 	if cc.shape.HeadDim != r.shape.HeadDim || cc.shape.KVHeads != r.shape.KVHeads {
 		return fmt.Errorf("begin a step: the cache has %d heads of %d, the model %d of %d", cc.shape.KVHeads, cc.shape.HeadDim, r.shape.KVHeads, r.shape.HeadDim)
 	}
+	if want := r.dev.activations == ActivationsInt8; cc.codes != want {
+		return fmt.Errorf("begin a step: a cache of other activations than %s", r.dev.activations)
+	}
 	r.batch, r.cache = b, cc
 	n := len(b.Tokens)
 	if n > r.rows {
@@ -142,6 +151,7 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 		r.kx, r.vx = aligned(n*r.kvdim), aligned(n*r.kvdim)
 		if r.dev.activations == ActivationsInt8 {
 			r.attnRows = aligned(n * r.qdim)
+			r.codes.grow(n*r.shape.Heads, r.shape.HeadDim)
 		}
 		for i := range r.ropes {
 			r.ropes[i].grow(n)
@@ -150,8 +160,6 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 	r.resizeStrips(n)
 	r.stream = r.residual
 	r.spans = r.spans[:0]
-	r.tiles = r.tiles[:0]
-	group := r.shape.Heads / r.shape.KVHeads
 	for i := range b.Seqs {
 		s := &b.Seqs[i]
 		for t := 0; t < s.Len; {
@@ -160,10 +168,9 @@ func (r *runner) Begin(c device.Cache, b *device.Batch) error {
 			r.spans = append(r.spans, span{token: s.Start + t, n: m, page: s.Pages[(s.Past+t)/device.PageTokens], slot: slot})
 			t += m
 		}
-		for first := 0; first < s.Len*group; first += r.k.strip {
-			r.tiles = append(r.tiles, queryTile{seq: i, first: first, rows: min(r.k.strip, s.Len*group-first), out: s.Start})
-		}
 	}
+	r.attention.all(b)
+	r.plan()
 	if len(r.ropes) > 0 {
 		r.dev.pool.run(&r.angles.self, len(r.spans))
 	}

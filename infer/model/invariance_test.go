@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/batchmill/batchmill/infer/cpu"
@@ -15,7 +16,7 @@ import (
 func prompts(vocab int) [][]int32 {
 	r := rand.New(rand.NewPCG(11, 12))
 	var all [][]int32
-	for _, n := range []int{1, 2, 5, 31, 32, 33, 40, 64, 65, 97} {
+	for _, n := range []int{1, 2, 5, 31, 32, 33, 40, 64, 65, 97, 128, 145} {
 		ids := make([]int32, n)
 		for i := range ids {
 			ids[i] = int32(r.IntN(vocab))
@@ -139,45 +140,165 @@ func poison(t *testing.T, m *Model, c *Cache) {
 	}
 }
 
+// eachActivations runs a test for the two kinds of KV cache.
+func eachActivations(t *testing.T, f func(t *testing.T, a cpu.Activations)) {
+	for _, a := range []cpu.Activations{cpu.ActivationsF32, cpu.ActivationsInt8} {
+		t.Run(string(a), func(t *testing.T) { f(t, a) })
+	}
+}
+
 func TestBatchInvariance(t *testing.T) {
 	for _, name := range goldenModels {
 		t.Run(name, func(t *testing.T) {
-			src := folder(t, name)
-			ref := load(t, src, newDevice(t, cpu.Config{Threads: 1}), Options{})
-			all := prompts(ref.Config().VocabSize)
-			var want [][][]float32
-			for _, ids := range all {
-				want = append(want, alone(t, ref, ids))
+			eachActivations(t, func(t *testing.T, a cpu.Activations) { testInvariance(t, name, a) })
+		})
+	}
+}
+
+func testInvariance(t *testing.T, name string, a cpu.Activations) {
+	src := folder(t, name)
+	ref := load(t, src, newDevice(t, cpu.Config{Threads: 1, Activations: a}), Options{})
+	all := prompts(ref.Config().VocabSize)
+	var want [][][]float32
+	for _, ids := range all {
+		want = append(want, alone(t, ref, ids))
+	}
+	compared := 0
+	for _, isa := range cpu.ISAs() {
+		seqs, chunks := all, []int{1, 7, 200}
+		if isa == "portable" { // slow: one model, and prompts that cross one border of pages
+			if name != "mistral" {
+				continue
 			}
-			compared := 0
-			for _, isa := range cpu.ISAs() {
-				seqs, chunks := all, []int{1, 7, 200}
-				if isa == "portable" { // slow: one model, and prompts that cross one border of pages
-					if name != "mistral" {
+			seqs, chunks = all[:6], []int{7}
+		}
+		for _, threads := range []int{1, 3} {
+			m := load(t, src, newDevice(t, cpu.Config{Threads: threads, ISA: isa, Activations: a}), Options{})
+			for seed, chunk := range chunks {
+				got := mixed(t, m, seqs, uint64(seed), chunk)
+				for i := range seqs {
+					for j := range seqs[i] {
+						if got[i][j] == nil {
+							continue
+						}
+						compared++
+						sameBits(t, fmt.Sprintf("%s, %d threads, chunks to %d, sequence %d, token %d", isa, threads, chunk, i, j), got[i][j], want[i][j])
+					}
+				}
+			}
+		}
+	}
+	if compared < 500 {
+		t.Errorf("only %d rows were compared", compared)
+	}
+}
+
+// TestSharedPages: sequences whose tables begin with the same pages give the same bits as alone, however many of them are in a
+// step, whatever their lengths, and whether they want logits of all rows.
+func TestSharedPages(t *testing.T) {
+	for _, name := range []string{"mistral", "qwen3", "llama_bias_linear"} {
+		t.Run(name, func(t *testing.T) {
+			eachActivations(t, func(t *testing.T, a cpu.Activations) { testSharedPages(t, name, a) })
+		})
+	}
+}
+
+func testSharedPages(t *testing.T, name string, a cpu.Activations) {
+	src := folder(t, name)
+	ref := load(t, src, newDevice(t, cpu.Config{Threads: 1, Activations: a}), Options{})
+	r := rand.New(rand.NewPCG(31, 32))
+	random := func(n int) []int32 {
+		ids := make([]int32, n)
+		for i := range ids {
+			ids[i] = int32(r.IntN(ref.Config().VocabSize))
+		}
+		return ids
+	}
+	// Sequences of two families; what each has beyond its share differs in length, and may be nothing but its last token.
+	prefix := [][]int32{random(6 * device.PageTokens), random(9 * device.PageTokens)}
+	var all [][]int32
+	var family []int
+	var want [][][]float32
+	for i := range 13 {
+		f := i / 7
+		family = append(family, f)
+		all = append(all, slices.Concat(prefix[f], random([]int{1, 9, 40, 70}[i%4])))
+		want = append(want, alone(t, ref, all[i]))
+	}
+	for _, isa := range cpu.ISAs() {
+		if isa == "portable" {
+			continue // its twins are compared in package cpu
+		}
+		m := load(t, src, newDevice(t, cpu.Config{Threads: 3, ISA: isa, Activations: a}), Options{})
+		for _, chunk := range []int{1, 3, 100} {
+			c, err := m.NewCache(9 + 9 + 4*len(all))
+			if err != nil {
+				t.Fatal(err)
+			}
+			poison(t, m, c)
+			free := r.Perm(c.Pages())
+			take := func(n int) (pages []int32) {
+				for _, p := range free[:n] {
+					pages = append(pages, int32(p))
+				}
+				free = free[n:]
+				return pages
+			}
+			var shared [][]int32
+			for _, ids := range prefix {
+				pages := take(len(ids) / device.PageTokens)
+				shared = append(shared, pages)
+				b := &device.Batch{Tokens: ids, Seqs: []device.Seq{{Len: len(ids), Pages: pages}}}
+				for i := range ids {
+					b.Positions = append(b.Positions, int32(i))
+				}
+				if err := m.Forward(t.Context(), c, b, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pages, done := make([][]int32, len(all)), make([]int, len(all))
+			for i := range all {
+				pages[i] = slices.Concat(shared[family[i]], take(3))
+				done[i] = len(prefix[family[i]])
+			}
+			for step := 0; ; step++ {
+				b := &device.Batch{}
+				var rows [][]float32
+				var check []func()
+				for i := range all {
+					n := min(chunk, len(all[i])-done[i])
+					if n == 0 || step%3 == 1 && i%5 == 0 {
 						continue
 					}
-					seqs, chunks = all[:6], []int{7}
-				}
-				for _, threads := range []int{1, 3} {
-					m := load(t, src, newDevice(t, cpu.Config{Threads: threads, ISA: isa}), Options{})
-					for seed, chunk := range chunks {
-						got := mixed(t, m, seqs, uint64(seed), chunk)
-						for i := range seqs {
-							for j := range seqs[i] {
-								if got[i][j] == nil {
-									continue
-								}
-								compared++
-								sameBits(t, fmt.Sprintf("%s, %d threads, chunks to %d, sequence %d, token %d", isa, threads, chunk, i, j), got[i][j], want[i][j])
-							}
+					b.Seqs = append(b.Seqs, device.Seq{Start: len(b.Tokens), Len: n, Past: done[i], Pages: pages[i]})
+					for j := range n {
+						at := done[i] + j
+						b.Tokens, b.Positions = append(b.Tokens, all[i][at]), append(b.Positions, int32(at))
+						if step%2 == 0 || j == n-1 {
+							row := make([]float32, m.Config().VocabSize)
+							b.Logits, rows = append(b.Logits, int32(len(b.Tokens)-1)), append(rows, row)
+							check = append(check, func() {
+								sameBits(t, fmt.Sprintf("%s, chunks of %d, step %d, sequence %d, token %d", isa, chunk, step, i, at), row, want[i][at])
+							})
 						}
 					}
+					done[i] += n
+				}
+				if len(b.Seqs) == 0 && step%3 != 1 {
+					break
+				}
+				if len(b.Seqs) == 0 {
+					continue
+				}
+				if err := m.Forward(t.Context(), c, b, rows); err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range check {
+					f()
 				}
 			}
-			if compared < 500 {
-				t.Errorf("only %d rows were compared", compared)
-			}
-		})
+			c.Close()
+		}
 	}
 }
 
@@ -206,8 +327,10 @@ func TestStreamedWeights(t *testing.T) {
 }
 
 // TestCopyPage: a sequence that goes on from a copied, partly filled page gives the same bits as one that computed it.
-func TestCopyPage(t *testing.T) {
-	m := load(t, folder(t, "qwen3"), newDevice(t, cpu.Config{}), Options{})
+func TestCopyPage(t *testing.T) { eachActivations(t, testCopyPage) }
+
+func testCopyPage(t *testing.T, a cpu.Activations) {
+	m := load(t, folder(t, "qwen3"), newDevice(t, cpu.Config{Activations: a}), Options{})
 	ids := prompts(m.Config().VocabSize)[9]
 	want := alone(t, m, ids)
 	const shared = 32 + 11
