@@ -66,6 +66,40 @@ limits: {kv_memory: 8GiB}
 	}
 }
 
+func TestSharingIsSwitchedByFlagEnvironmentAndFile(t *testing.T) {
+	check := func(s jobs.Spec, err error) {
+		t.Helper()
+		if err != nil || !s.NoDedup || !s.NoPrefixSharing || s.TenantColumn != "who" {
+			t.Errorf("%v: read as %v %v %q", err, s.NoDedup, s.NoPrefixSharing, s.TenantColumn)
+		}
+	}
+	check(specFrom(t, "--no-dedup", "--no-prefix-sharing", "--tenant-column", "who"))
+	check(specFrom(t, "--config", jobFile(t, "input: {tenant_column: who}\nengine: {no_dedup: true, no_prefix_sharing: true}")))
+	t.Setenv("BATCHMILL_NO_DEDUP", "true")
+	t.Setenv("BATCHMILL_NO_PREFIX_SHARING", "1")
+	t.Setenv("BATCHMILL_TENANT_COLUMN", "who")
+	check(specFrom(t))
+	if s, err := specFrom(t, "--no-dedup=false"); err != nil || s.NoDedup {
+		t.Errorf("a flag wins over the environment: %v, %v", s.NoDedup, err)
+	}
+}
+
+func TestTheSummaryTellsWhatWasShared(t *testing.T) {
+	share := 0.25
+	var b bytes.Buffer
+	printSummary(&b, &jobs.Summary{Sharing: jobs.SharingSummary{PromptShare: &share, Copies: 3, CopiedPrompt: 40, CopiedCompletion: 9}})
+	for _, want := range []string{"25.0% of the prompt tokens", "3 rows are copies", "40 prompt and 9 completion tokens"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in %q", want, b.String())
+		}
+	}
+	share = 0
+	b.Reset()
+	if printSummary(&b, &jobs.Summary{Sharing: jobs.SharingSummary{PromptShare: &share}}); strings.Contains(b.String(), "shared") || strings.Contains(b.String(), "copies") {
+		t.Errorf("nothing was shared, but %q", b.String())
+	}
+}
+
 func TestJobFileMistakesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"modle: x":                        `:1:1: unknown key "modle"`,
