@@ -140,7 +140,6 @@ func TestCopiesThatWaitAreBounded(t *testing.T) {
 
 // scriptEngine answers requests without a model: the token 0 stands for a retryable error, 1 for a final one.
 type scriptEngine struct {
-	mu    sync.Mutex
 	ran   int
 	batch int // requests that it takes before it answers any
 }
