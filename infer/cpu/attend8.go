@@ -18,7 +18,6 @@ import (
 //
 // and acc/sum in the end. The products of codes are exact, so nothing depends on the order of their sums.
 
-
 // scratch8 is one worker's memory for integer attention.
 type scratch8 struct {
 	q      []float32 // [itemStrips*16][ldq] codes
