@@ -337,7 +337,7 @@ func BenchmarkQuantised(b *testing.B) {
 			continue
 		}
 		for _, typ := range []quant.Type{quant.Q4_0, quant.Q4_1, quant.Q8_0, quant.Q6_K} {
-			for _, n := range []int{1, 16, 32, 512} {
+			for _, n := range []int{1, 2, 4, 8, 16, 32, 512} {
 				b.Run(fmt.Sprintf("%s/%v/%d", k.name, typ, n), func(b *testing.B) { benchQuantised(b, r, k, typ, n) })
 			}
 		}
@@ -345,7 +345,7 @@ func BenchmarkQuantised(b *testing.B) {
 }
 
 func benchQuantised(b *testing.B, r *rand.Rand, k *kernels, typ quant.Type, n int) {
-	const in, out = 1536, 576
+	const in, out = 576, 1536
 	d, err := New(Config{Threads: 1, ISA: k.name, Activations: ActivationsInt8})
 	if err != nil {
 		b.Fatal(err)

@@ -10,11 +10,13 @@ import (
 	"github.com/batchmill/batchmill/infer/device"
 )
 
-// benchDevice takes the instruction set and the threads of a benchmark from the environment: BATCHMILL_BENCH_ISA,
-// BATCHMILL_BENCH_THREADS.
+// benchDevice takes the instruction set, the threads and the activations of a benchmark from the environment:
+// BATCHMILL_BENCH_ISA, BATCHMILL_BENCH_THREADS, BATCHMILL_BENCH_ACTIVATIONS.
 func benchDevice(b *testing.B) *cpu.Device {
 	threads, _ := strconv.Atoi(os.Getenv("BATCHMILL_BENCH_THREADS"))
-	return newDevice(b, cpu.Config{ISA: os.Getenv("BATCHMILL_BENCH_ISA"), Threads: threads})
+	return newDevice(b, cpu.Config{
+		ISA: os.Getenv("BATCHMILL_BENCH_ISA"), Threads: threads, Activations: cpu.Activations(os.Getenv("BATCHMILL_BENCH_ACTIVATIONS")),
+	})
 }
 
 // benchBatch makes a step of several sequences of equal length in a cache of their own.

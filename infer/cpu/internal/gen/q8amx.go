@@ -19,12 +19,13 @@ const amxRows = 16
 func (g *gen) gemmAMX(f qForm) {
 	cfg := g.unique("tiles")
 	g.printf("\n%s", table(cfg, amxConfigs(f)))
-	g.printf("\nTEXT ·%s%s(SB), NOSPLIT, $8-8\n", f.name(), g.suffix)
+	g.printf("\nTEXT ·%s%s(SB), NOSPLIT, $16-8\n", f.name(), g.suffix)
 	g.op("MOVQ args+0(FP), AX")
 	g.op("MOVQ $32, BX")   // distance of rows: activations,
 	g.op("MOVQ $128, R15") // codes,
 	g.op("MOVQ $64, R14")  // sums
 	g.op("MOVQ %d(AX), CX", qArgScratch)
+	g.op("MOVQ $0, %s", amxRowsNow)
 	strip, last := g.unique("strip"), g.unique("last")
 	g.label(strip)
 	g.op("MOVQ %d(AX), R12", qArgRows)
@@ -32,11 +33,16 @@ func (g *gen) gemmAMX(f qForm) {
 	g.op("JLE %s", last)
 	g.op("MOVQ $%d, R12", amxRows)
 	g.label(last)
+	configured := g.unique("configured")
+	g.op("CMPQ R12, %s", amxRowsNow)
+	g.op("JEQ %s", configured)
+	g.op("MOVQ R12, %s", amxRowsNow)
 	g.op("MOVQ R12, R13")
 	g.op("SHLQ $6, R13")
 	g.op("LEAQ %s<>(SB), DX", cfg)
 	g.op("ADDQ R13, DX")
 	g.tileConfig("DX")
+	g.label(configured)
 	g.op("MOVQ %d(AX), R13", qArgAhead)
 	for half := range 2 {
 		g.op("MOVQ %d(AX), DI", qArgBlocks)
@@ -94,6 +100,9 @@ const (
 	amxSlots = 4
 	amxAhead = 2
 )
+
+// amxRowsNow holds the rows of the configuration in force: loading one takes as long as dozens of products.
+const amxRowsNow = "rows-16(SP)"
 
 // amxLoop writes the loop over blocks, at least one. DI counts the tiles that are left to compute, left the ones to scale.
 func (g *gen) amxLoop(f qForm, careful bool, done string) {
