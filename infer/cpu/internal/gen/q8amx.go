@@ -26,6 +26,10 @@ func (g *gen) gemmAMX(f qForm) {
 	g.op("MOVQ $64, R14")  // sums
 	g.op("MOVQ %d(AX), CX", qArgScratch)
 	g.op("MOVQ $0, %s", amxRowsNow)
+	if !f.wide {
+		g.op("VBROADCASTSS magic<>(SB), Z30")
+		g.op("VBROADCASTSS minusMagic<>(SB), Z31")
+	}
 	strip, last := g.unique("strip"), g.unique("last")
 	g.label(strip)
 	g.op("MOVQ %d(AX), R12", qArgRows)
@@ -164,31 +168,39 @@ func (g *gen) amxTile(f qForm, slot int, careful bool) {
 }
 
 // amxScale adds the scaled sums of one block to the accumulators.
+//
+// While tiles are in use, only one of the two 512-bit units for floating point runs, but both for integers. So the sums of 8-bit
+// activations are not converted: added to the bits of 1.5*2^23 they are the bits of 1.5*2^23 + sum, since a sum is below 2^20. Then
+// fma(1.5*2^23 + sum, sw, -1.5*2^23*sw) is sum*sw, rounded once: the last product is exact, as a scale has 19 bits at most.
 func (g *gen) amxScale(f qForm, slot int, careful bool) {
 	for group := range f.groups() {
 		g.op("VMOVUPS %d(R8), Z%d", 128*group, 16+group)
+		if !f.wide {
+			g.op("VMULPS Z31, Z%d, Z%d", 16+group, 18+group)
+		}
 	}
 	if f.min {
-		g.op("VMOVUPS (R9), Z18")
+		g.op("VMOVUPS (R9), Z17")
 	}
 	end := g.unique("rows")
 	for r := range amxRows {
 		for group := range f.groups() {
-			t := fmt.Sprintf("Z%d", 20+(2*r+group)%12)
+			t := fmt.Sprintf("Z%d", 20+(2*r+group)%10)
 			at := f.slotBytes()*slot + 64*r + 1024*group*f.planes()
 			if f.wide {
 				g.op("VMOVDQU32 %d(CX), %s", at, t)
 				g.op("VPSLLD $8, %s, %s", t, t)
 				g.op("VPADDD %d(CX), %s, %s", at+1024, t, t)
 				g.op("VCVTDQ2PS %s, %s", t, t)
+				g.op("VMULPS Z%d, %s, %s", 16+group, t, t)
 			} else {
-				g.op("VCVTDQ2PS %d(CX), %s", at, t)
+				g.op("VPADDD %d(CX), Z30, %s", at, t)
+				g.op("VFMADD213PS Z%d, Z%d, %s", 18+group, 16+group, t)
 			}
-			g.op("VMULPS Z%d, %s, %s", 16+group, t, t)
 			g.op("VFMADD231PS.BCST %d(R10), %s, Z%d", 4*r, t, r)
 		}
 		if f.min {
-			g.op("VFMADD231PS.BCST %d(R11), Z18, Z%d", 4*r, r)
+			g.op("VFMADD231PS.BCST %d(R11), Z17, Z%d", 4*r, r)
 		}
 		if careful && r < amxRows-1 {
 			g.op("CMPQ R12, $%d", r+1)
