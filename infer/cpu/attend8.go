@@ -21,27 +21,33 @@ import (
 // scratch8 is one worker's memory for integer attention.
 type scratch8 struct {
 	q      []float32 // [itemStrips*16][ldq] codes
-	scores []float32 // [16][128]
-	probs  []float32 // [16][128] codes
-	out    []float32 // [16][dim] int32
 	acc    []float32 // [itemStrips*16][dim]
-	rows   [itemStrips]*rows8
-	span   *span8
+	factor []float32 // [itemStrips*16][4], as scaleRows takes them
 	head   []float32 // codes of one head
+	strips [itemStrips]strip8
+	todo   [itemStrips]strip8 // of a span
+	span   span8
+	pad    pad8
 }
 
-func newScratch8(dim int) scratch8 {
-	w := scratch8{
-		q:      aligned(itemStrips * stripRows8 * roundUp(dim, queryUnit) / 4),
-		scores: aligned(stripRows8 * spanTokens),
-		probs:  aligned(stripRows8 * spanTokens / 4),
-		out:    aligned(stripRows8 * dim),
+func newScratch8(dim int) *scratch8 {
+	ldq := roundUp(dim, queryUnit)
+	w := &scratch8{
+		q:      aligned(itemStrips * stripRows8 * ldq / 4),
 		acc:    aligned(itemStrips * stripRows8 * dim),
-		span:   new(span8),
-		head:   aligned(roundUp(dim, queryUnit)),
+		factor: aligned(itemStrips * stripRows8 * 4),
+		head:   aligned(ldq / 4),
+		pad: pad8{
+			scores: ptr(aligned(stripRows8*spanTokens), 0),
+			probs:  ptr(aligned(stripRows8*spanTokens/4), 0),
+			out:    ptr(aligned(stripRows8*dim), 0),
+		},
 	}
-	for i := range w.rows {
-		w.rows[i] = (*rows8)(unsafe.Pointer(&aligned(int(unsafe.Sizeof(rows8{})) / 4)[0]))
+	for i := range w.strips {
+		w.strips[i] = strip8{
+			q: ptr(w.q, i*stripRows8*ldq/4), acc: ptr(w.acc, i*stripRows8*dim),
+			st: (*rows8)(unsafe.Pointer(&aligned(int(unsafe.Sizeof(rows8{})) / 4)[0])),
+		}
 	}
 	return w
 }
@@ -49,8 +55,9 @@ func newScratch8(dim int) scratch8 {
 // codes computes up to itemStrips strips of rows in integers.
 func (a *attendTask) codes(ws *scratch, t *queryStrip, head int) {
 	const page = device.PageTokens
-	r, c, w := a.r, a.r.cache, &ws.int8
+	r, c, w := a.r, a.r.cache, ws.int8
 	rows := r.attention.rows[t.first:][:t.rows]
+	strips := (len(rows) + stripRows8 - 1) / stripRows8
 	a.beginCodes(w, t, rows, head)
 	end := min(t.to, t.newest/page+1)
 	for first := max(t.from, a.oldest(t.oldest)/page) / spanPages * spanPages; first < end; first += spanPages {
@@ -58,14 +65,21 @@ func (a *attendTask) codes(ws *scratch, t *queryStrip, head int) {
 		for i := range n {
 			w.span[i] = c.page8(a.layer, t.pages[first+i], head)
 		}
-		for strip := 0; strip*stripRows8 < len(rows); strip++ {
-			part := rows[strip*stripRows8 : min((strip+1)*stripRows8, len(rows))]
-			a.spanOf(w, part, strip, first*page, n)
+		todo := 0
+		for i := range strips {
+			w.strips[i].rows = min(stripRows8, len(rows)-i*stripRows8)
+			if a.see(&w.strips[i], rows[i*stripRows8:], first*page, n) {
+				w.todo[todo] = w.strips[i]
+				todo++
+			}
+		}
+		if todo > 0 {
+			r.k8.span(w.todo[:todo], c.vdim, roundUp(c.vdim, queryUnit), &w.span, &w.pad)
 		}
 	}
 	if t.keep {
 		for i := range rows {
-			st, at := w.rows[i/stripRows8], int(rows[i].carry)*r.shape.KVHeads+head
+			st, at := w.strips[i/stripRows8].st, int(rows[i].carry)*r.shape.KVHeads+head
 			r.attention.carry.max[at], r.attention.carry.sum[at] = st.max[i%stripRows8], st.sum[i%stripRows8]
 			copy(r.attention.carry.acc[at*c.vdim:][:c.vdim], w.acc[i*c.vdim:])
 		}
@@ -74,32 +88,26 @@ func (a *attendTask) codes(ws *scratch, t *queryStrip, head int) {
 	a.storeCodes(w, rows, head)
 }
 
-// spanOf folds n pages, from the key at position first on, into a strip's rows, where these see any of them.
-func (a *attendTask) spanOf(w *scratch8, rows []queryRow, strip, first, n int) {
+// see sets how much of n pages, from the key at position first on, a strip's rows see, and tells whether it is anything.
+func (a *attendTask) see(s *strip8, rows []queryRow, first, n int) bool {
 	const page = device.PageTokens
-	k, dim, st := a.r.k8, a.r.cache.vdim, w.rows[strip]
+	rows = rows[:s.rows]
 	oldest, newest := int(rows[0].pos), int(rows[0].pos)
 	for i := range rows {
 		oldest, newest = min(oldest, int(rows[i].pos)), max(newest, int(rows[i].pos))
 	}
-	n = min(n, newest/page+1-first/page)
-	if n <= 0 || a.oldest(oldest) >= first+n*page {
-		return
+	s.pages, s.masked = min(n, newest/page+1-first/page), 0
+	if s.pages <= 0 || a.oldest(oldest) >= first+s.pages*page {
+		return false
 	}
-	masked := 0
-	if first+n*page > oldest+1 || first < a.oldest(newest) {
-		masked = 1
+	if first+s.pages*page > oldest+1 || first < a.oldest(newest) {
+		s.masked = 1
 		for i := range rows {
 			pos := int(rows[i].pos)
-			st.low[i], st.high[i] = int32(a.oldest(pos)-first), int32(pos+1-first)
+			s.st.low[i], s.st.high[i] = int32(a.oldest(pos)-first), int32(pos+1-first)
 		}
 	}
-	ldq := roundUp(dim, queryUnit)
-	q := unsafe.Add(ptr(w.q, 0), strip*stripRows8*ldq)
-	k.scores(len(rows), n, dim, ldq, q, w.span, ptr(w.scores, 0), st)
-	k.softmax(len(rows), n, scalesAt(dim), ptr(w.scores, 0), ptr(w.probs, 0), w.span, st, masked)
-	k.values(len(rows), n, dim, ptr(w.probs, 0), w.span, ptr(w.out, 0))
-	k.add(len(rows), dim, ptr(w.out, 0), ptr(w.acc, strip*stripRows8*dim), st)
+	return true
 }
 
 // beginCodes copies the queries of an item to scratch and readies their states.
@@ -111,7 +119,7 @@ func (a *attendTask) beginCodes(w *scratch8, t *queryStrip, rows []queryRow, hea
 	for i := range rows {
 		from := int(rows[i].token)*r.shape.Heads + head*group + int(rows[i].head)
 		copy(w.q[i*ldq/4:][:ldq/4], r.codes.q[from*ldq/4:])
-		q, st, j := &r.codes.of[from], w.rows[i/stripRows8], i%stripRows8
+		q, st, j := &r.codes.of[from], w.strips[i/stripRows8].st, i%stripRows8
 		st.c[j], st.offset[j] = q.scale*scale, -128*q.sum
 		if !t.resume {
 			continue
@@ -123,7 +131,7 @@ func (a *attendTask) beginCodes(w *scratch8, t *queryStrip, rows []queryRow, hea
 	if !t.resume {
 		clear(w.acc[:len(rows)*dim])
 		for strip := range (len(rows) + stripRows8 - 1) / stripRows8 {
-			w.rows[strip].start(stripRows8)
+			w.strips[strip].st.start(stripRows8)
 		}
 	}
 }
@@ -133,9 +141,10 @@ func (a *attendTask) storeCodes(w *scratch8, rows []queryRow, head int) {
 	r, dim := a.r, a.r.cache.vdim
 	d, group := r.shape.HeadDim, r.shape.Heads/r.shape.KVHeads
 	for i := range rows {
-		var factor [4]float32
-		factor[0] = 1 / w.rows[i/stripRows8].sum[i%stripRows8]
-		r.k.scaleRows(1, dim/lanes, ptr(w.acc, i*dim), dim*4, unsafe.Pointer(&factor))
+		w.factor[4*i] = 1 / w.strips[i/stripRows8].st.sum[i%stripRows8]
+	}
+	r.k.scaleRows(len(rows), dim/lanes, ptr(w.acc, 0), dim*4, ptr(w.factor, 0))
+	for i := range rows {
 		copy(r.attnRows[int(rows[i].out)*r.qdim+(head*group+int(rows[i].head))*d:][:d], w.acc[i*dim:])
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 // kernels8Portable is plain Go, for every machine and as the reference of the others.
 var kernels8Portable = kernels8{
-	name: "portable", quantise: quantise8Go, scores: scores8Go, softmax: softmax8Go, values: values8Go, add: add8Go,
+	name: "portable", quantise: quantise8Go,
+	steps8: steps8{scores: scores8Go, softmax: softmax8Go, values: values8Go, add: add8Go},
 }
 
 // codes views n codes at p plus so many bytes.

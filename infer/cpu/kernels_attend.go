@@ -44,6 +44,23 @@ type rows8 struct {
 // span8 points to the pages of a span in the cache.
 type span8 [spanPages]unsafe.Pointer
 
+// strip8 is what a span is folded into: up to stripRows8 rows.
+type strip8 struct {
+	rows   int
+	pages  int            // that its rows see any of, at least 1
+	masked int            // not 0: low and high of the state count
+	q      unsafe.Pointer // [rows][ldq] codes, zero from the head's size on
+	st     *rows8
+	acc    unsafe.Pointer // [rows][dim] float32
+}
+
+// pad8 is where the kernels keep what is on its way; of 16 rows, whatever a strip has.
+type pad8 struct {
+	scores unsafe.Pointer // [16][128] int32, then float32
+	probs  unsafe.Pointer // [16][128] codes
+	out    unsafe.Pointer // [16][dim] int32
+}
+
 // kernels8 is one instruction set's implementation of integer attention. A page holds, for one layer and KV head, keys
 // [dim/4][32 tokens][4] and values [32/4][dim][4] of signed bytes, then the scales of the keys and of the values, [32] float32
 // each. dim is a multiple of headUnit.
@@ -52,6 +69,14 @@ type kernels8 struct {
 
 	// quantise rounds 16*blocks values to codes and gives their scale and the sum of the codes in *out.
 	quantise func(blocks int, dst, x unsafe.Pointer, out *quantised)
+	// fold folds a span into strips; nil: steps do so one after the other. The first strip is the largest, and all of its 16
+	// rows can be read.
+	fold func(strips []strip8, dim, ldq int, span *span8, pad *pad8)
+	steps8
+}
+
+// steps8 are the steps by which a strip takes a span.
+type steps8 struct {
 	// scores: s[rows][128] int32 = q . k for the span's first pages. q is [rows][ldq] codes, zero from the head's size on.
 	scores func(rows, pages, dim, ldq int, q unsafe.Pointer, span *span8, s unsafe.Pointer, st *rows8)
 	// softmax folds the span's scores into the rows' state and gives probabilities p[rows][128], codes 0 to 127. It
@@ -61,6 +86,21 @@ type kernels8 struct {
 	values func(rows, pages, dim int, p unsafe.Pointer, span *span8, o unsafe.Pointer)
 	// add: acc[rows][dim] = o*scale + acc*alpha. A row that saw nothing of the span keeps its bits.
 	add func(rows, dim int, o, acc unsafe.Pointer, st *rows8)
+}
+
+// span folds the span's first pages into strips.
+func (k *kernels8) span(strips []strip8, dim, ldq int, span *span8, pad *pad8) {
+	if k.fold != nil {
+		k.fold(strips, dim, ldq, span, pad)
+		return
+	}
+	for i := range strips {
+		s := &strips[i]
+		k.scores(s.rows, s.pages, dim, ldq, s.q, span, pad.scores, s.st)
+		k.softmax(s.rows, s.pages, scalesAt(dim), pad.scores, pad.probs, span, s.st, s.masked)
+		k.values(s.rows, s.pages, dim, pad.probs, span, pad.out)
+		k.add(s.rows, dim, pad.out, s.acc, s.st)
+	}
 }
 
 // quantised is what is known of a quantised head.

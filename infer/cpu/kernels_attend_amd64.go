@@ -3,19 +3,22 @@ package cpu
 import (
 	"unsafe"
 
+	"github.com/batchmill/batchmill/infer/device"
 	"golang.org/x/sys/cpu"
 )
 
 var kernels8AMX = kernels8{
-	name: "amx", quantise: quantise8AVX512, scores: scores8Tiles, softmax: softmax8AVX512, values: values8Tiles, add: add8AVX512,
+	name: "amx", quantise: quantise8AVX512, fold: foldTiles, steps8: kernels8AVX512.steps8,
 }
 
 var kernels8AVX512 = kernels8{
-	name: "avx512", quantise: quantise8AVX512, scores: scores8AVX512, softmax: softmax8AVX512, values: values8AVX512, add: add8AVX512,
+	name: "avx512", quantise: quantise8AVX512,
+	steps8: steps8{scores: scores8AVX512, softmax: softmax8AVX512, values: values8AVX512, add: add8AVX512},
 }
 
 var kernels8AVX2 = kernels8{
-	name: "avx2", quantise: quantise8AVX2, scores: scores8AVX2, softmax: softmax8AVX2, values: values8AVX2, add: add8AVX2,
+	name: "avx2", quantise: quantise8AVX2,
+	steps8: steps8{scores: scores8AVX2, softmax: softmax8AVX2, values: values8AVX2, add: add8AVX2},
 }
 
 // attention is the best of integer attention's kernels that go with an instruction set: not every CPU with AVX-512 has its
@@ -40,36 +43,27 @@ type tileShape struct {
 	rows              [16]uint8
 }
 
-// The tiles of the generator's attend_amx.go for each number of query rows.
-var scoreShapes, valueShapes = tileShapes(64), tileShapes(32)
-
-// tileShapes gives the shapes with so many codes in a row of A.
-func tileShapes(codes int) (shapes [stripRows8 + 1]tileShape) {
+// attendShapes are the tiles of the generator's attend_amx.go for each number of query rows.
+var attendShapes = func() (shapes [stripRows8 + 1]tileShape) {
 	for rows := range shapes {
 		s := &shapes[rows]
 		s.palette = 1
-		for t := range 7 {
+		for t := range 8 {
 			s.rowBytes[t], s.rows[t] = 64, uint8(rows)
 		}
-		s.rowBytes[0] = uint16(codes)
-		s.rows[1], s.rows[2] = uint8(codes/quadWidth), uint8(codes/quadWidth)
+		s.rows[1] = 16                    // keys
+		s.rowBytes[2] = device.PageTokens // probabilities
+		s.rows[3] = device.PageTokens / quadWidth
 	}
 	return shapes
-}
+}()
 
-func scores8Tiles(rows, pages, dim, ldq int, q unsafe.Pointer, span *span8, s unsafe.Pointer, _ *rows8) {
-	scores8AMX(rows, pages, dim, ldq, q, span, s, unsafe.Pointer(&scoreShapes[rows]))
-}
-
-func values8Tiles(rows, pages, dim int, p unsafe.Pointer, span *span8, o unsafe.Pointer) {
-	values8AMX(rows, pages, dim, p, span, o, unsafe.Pointer(&valueShapes[rows]))
+func foldTiles(strips []strip8, dim, ldq int, span *span8, pad *pad8) {
+	fold8AMX(&strips[0], len(strips), dim, ldq, scalesAt(dim), span, pad.scores, pad.probs, pad.out, &attendShapes[strips[0].rows])
 }
 
 //go:noescape
-func scores8AMX(rows, pages, dim, ldq int, q unsafe.Pointer, span *span8, s, shapes unsafe.Pointer)
-
-//go:noescape
-func values8AMX(rows, pages, dim int, p unsafe.Pointer, span *span8, o, shapes unsafe.Pointer)
+func fold8AMX(strips *strip8, count, dim, ldq, scales int, span *span8, s, p, o unsafe.Pointer, shape *tileShape)
 
 //go:noescape
 func quantise8AVX512(blocks int, dst, x unsafe.Pointer, out *quantised)

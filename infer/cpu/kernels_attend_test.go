@@ -2,8 +2,10 @@ package cpu
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -222,6 +224,60 @@ func TestSoftmax8EqualsPortable(t *testing.T) {
 					(got.alpha[i] != 1 || math.Float32bits(got.scale[i]) != 0 || got.sum[i] != before.sum[i] || got.max[i] != before.max[i]) {
 					t.Fatalf("a span that a row does not see changes it: alpha %g, scale %g", got.alpha[i], got.scale[i])
 				}
+			}
+		}
+	})
+}
+
+// randomStrips makes strips of random queries in state st(i), the first one the largest.
+func randomStrips(r *rand.Rand, dim, ldq int, extreme bool) []strip8 {
+	strips := make([]strip8, 1+r.IntN(itemStrips))
+	for i := range strips {
+		q := aligned(stripRows8 * ldq / 4)
+		s := strip8{rows: 1 + r.IntN(stripRows8), pages: 1 + r.IntN(spanPages), masked: r.IntN(2), st: newRows8(), q: ptr(q, 0)}
+		if i > 0 {
+			s.rows = min(s.rows, strips[0].rows)
+		}
+		s.st.start(s.rows)
+		s.acc = ptr(random(r, stripRows8*dim, 1), 0)
+		for j := range s.rows {
+			row := rawBytes(q)[j*ldq:][:ldq]
+			randomCodes(r, row[:dim], extreme)
+			for _, c := range row {
+				s.st.offset[j] -= 128 * int32(int8(c))
+			}
+			s.st.c[j] = float32(math.Abs(r.NormFloat64())) * 0.02
+			s.st.low[j], s.st.high[j] = int32(r.IntN(20)-10), int32(r.IntN(s.pages*device.PageTokens)+1)
+		}
+		strips[i] = s
+	}
+	return strips
+}
+
+// TestSpan8EqualsPortable: a whole span, strip by strip or as the implementation likes.
+func TestSpan8EqualsPortable(t *testing.T) {
+	each8(t, func(t *testing.T, k *kernels8) {
+		r := rand.New(rand.NewPCG(7, 8))
+		for round := range 60 {
+			dim := headUnit * (1 + r.IntN(8))
+			ldq := roundUp(dim, queryUnit)
+			got := randomStrips(r, dim, ldq, round%4 == 0)
+			want := slices.Clone(got)
+			for i := range want {
+				st, acc := newRows8(), aligned(stripRows8*dim)
+				*st = *got[i].st
+				copy(acc, at(got[i].acc, 0, len(acc)))
+				want[i].st, want[i].acc = st, ptr(acc, 0)
+			}
+			span := randomSpan(r, dim, round%4 == 0)
+			pad := newScratch8(dim).pad
+			k.span(got, dim, ldq, span, &pad)
+			kernels8Portable.span(want, dim, ldq, span, &pad)
+			for i := range got {
+				n := got[i].rows
+				same(t, "maximum", got[i].st.max[:n], want[i].st.max[:n])
+				same(t, "sum", got[i].st.sum[:n], want[i].st.sum[:n])
+				same(t, fmt.Sprintf("strip %d of %d: %d rows, %d pages, %d values", i, len(got), n, got[i].pages, dim), at(got[i].acc, 0, n*dim), at(want[i].acc, 0, n*dim))
 			}
 		}
 	})

@@ -70,7 +70,7 @@ type scratch struct {
 	head   []float32 // one padded head
 	state  [maxStrip]state
 	q8     qScratchpad
-	int8   scratch8
+	int8   *scratch8
 }
 
 // Runner makes an empty runner.
