@@ -136,17 +136,12 @@ func cpuName() string {
 	return "unknown"
 }
 
-// peak is the ceiling of operations in the mode measured, or nil.
+// peak is the ceiling of operations in the mode measured, or nil. Weights that are not quantised meet float32 in any mode.
 func (m *bench) peak() *float64 {
-	if m.o.Activations == "f32" || !m.quantised() {
+	if m.res.Activations == "f32" || !m.bundle.Quantised() {
 		return m.ceilings.F32
 	}
 	return m.ceilings.Int8
-}
-
-// quantised tells whether most weights are: then they take less than two bytes each.
-func (m *bench) quantised() bool {
-	return float64(m.loaded.config.WeightFile) < m.work.linear+m.work.head
 }
 
 // share is a part of a ceiling, or nil where that is not known.
