@@ -34,7 +34,7 @@ TEST_ENV = BATCHMILL_TEST_MODEL='$(MODEL)' BATCHMILL_TEST_PYTHON='$(VENV_PYTHON)
 GO_TEST = set -o pipefail; $(TEST_ENV) $(GO) test -json -timeout 20m
 COUNT = $(GO) run ./internal/tools/testsum
 
-.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench peers quality generate tools model clean
+.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench perf figures quality generate tools model clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1|\2/' | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
@@ -83,8 +83,13 @@ fuzz: ## run each fuzz target for FUZZTIME (60s)
 bench: model ## run the Go benchmarks: tokenizer, GEMM tiles, attention, tokens/s end to end
 	$(TEST_ENV) $(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(PKGS)
 
-peers: build model ## build llama.cpp for this machine and print the ratios (long the first time)
-	$(GO) run ./bench/peers -batchmill bin/batchmill -model '$(MODEL)' $(PEERFLAGS)
+# make perf PERFFLAGS='-only ^prefill/ -rounds 1'
+PERF_OUT ?= out/perf
+perf: build model ## measure beside llama.cpp and OpenVINO GenAI, what is missing in out/perf (an hour or two)
+	$(GO) run ./bench/peers -batchmill bin/batchmill -model '$(MODEL)' -out '$(PERF_OUT)' $(PERFFLAGS)
+
+figures: ## write the tables of docs/PERFORMANCE.md from out/perf
+	$(GO) run ./bench/peers -out '$(PERF_OUT)' -write docs/PERFORMANCE.md
 
 # make quality FILES='a.gguf b.gguf' QUALITYFLAGS='-max-change 0.01'
 FILES ?= $(MODEL)
