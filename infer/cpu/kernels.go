@@ -30,7 +30,20 @@ type kernels struct {
 	expand8    func(blocks, group int, dst, src unsafe.Pointer)
 	expand4    func(blocks int, dst, src unsafe.Pointer, bias float32)
 
-	q8 *qKernels
+	q8    *qKernels // products of quantised weights
+	q8few *qKernels // those of at most fewTokens8 tokens; nil: q8
+}
+
+// fewTokens8 is up to how many tokens tiles are slower than vectors: storing and loading a tile takes as long for one row as for
+// some. Measured at 1 to 8.
+const fewTokens8 = 4
+
+// integers picks the kernels of quantised weights for a number of tokens.
+func (k *kernels) integers(tokens int) *qKernels {
+	if k.q8few != nil && tokens <= fewTokens8 {
+		return k.q8few
+	}
+	return k.q8
 }
 
 // stripBytes is the distance of blocks of 16 in packed activations.

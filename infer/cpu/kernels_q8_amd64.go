@@ -38,7 +38,7 @@ var qAMX = qKernels{
 // kernelsAMX are those of AVX-512, with tiles for integers.
 var kernelsAMX = func() kernels {
 	k := kernelsAVX512
-	k.name, k.q8 = "amx", &qAMX
+	k.name, k.q8, k.q8few = "amx", &qAMX, &qVNNI
 	return k
 }()
 

@@ -28,6 +28,9 @@ const qBlock = 32
 // codesPerBlock is the number of codes of a block of a panel.
 const codesPerBlock = qBlock * panelCols
 
+// maxStrip8 is the highest strip of any instruction set.
+const maxStrip8 = 16
+
 // qKernels is one instruction set's implementation for quantised weights.
 type qKernels struct {
 	name  string

@@ -8,6 +8,7 @@ const wordRow = 4
 // qStrips are activations as integers, in strips of as many tokens as a kernel takes at a time; all strips but the last are full.
 type qStrips struct {
 	k      *qKernels
+	isa    *kernels
 	wide   bool // 16 bits
 	blocks int
 	n      int // tokens
@@ -21,22 +22,28 @@ type qStrips struct {
 	sums  []float32 // [strip][blocks][rows] int32
 }
 
-func newQStrips(k *qKernels, width int, wide bool) qStrips {
-	s := qStrips{k: k, wide: wide, blocks: width / qBlock, block: k.block8}
-	if wide {
-		s.block = k.block16
-	}
-	return s
+func newQStrips(isa *kernels, width int, wide bool) qStrips {
+	return qStrips{isa: isa, wide: wide, blocks: width / qBlock}
 }
 
 // resize prepares for n tokens.
 func (s *qStrips) resize(n int) {
-	s.n, s.count = n, (n+s.k.strip-1)/s.k.strip
-	if need := s.count * s.blocks * s.k.strip; need > len(s.sa) {
-		s.sa, s.s1, s.sums = aligned(need), aligned(need), aligned(need)
-		s.data = aligned(max(s.count*s.blocks*s.block/4, 1))
-		s.words = aligned(max(s.count*s.blocks*s.k.words/4, 1))
+	s.k = s.isa.integers(n)
+	s.n, s.count, s.block = n, (n+s.k.strip-1)/s.k.strip, s.k.block8
+	if s.wide {
+		s.block = s.k.block16
 	}
+	blocks := s.count * s.blocks
+	grow := func(p *[]float32, values int) {
+		if len(*p) < values {
+			*p = aligned(values)
+		}
+	}
+	grow(&s.sa, blocks*s.k.strip)
+	grow(&s.s1, blocks*s.k.strip)
+	grow(&s.sums, blocks*s.k.strip)
+	grow(&s.data, blocks*s.block/4)
+	grow(&s.words, blocks*s.k.words/4)
 }
 
 // span gives the tokens of a strip.

@@ -88,9 +88,9 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 	r.mlp = newStrips(r.k, r.mid)
 	if a := d.activations; a != ActivationsF32 {
 		wide := a == ActivationsInt16
-		r.inputQ = newQStrips(r.k.q8, r.hidden, wide)
-		r.attnQ = newQStrips(r.k.q8, r.qdim, wide)
-		r.mlpQ = newQStrips(r.k.q8, r.mid, wide)
+		r.inputQ = newQStrips(r.k, r.hidden, wide)
+		r.attnQ = newQStrips(r.k, r.qdim, wide)
+		r.mlpQ = newQStrips(r.k, r.mid, wide)
 	}
 	for _, rope := range s.Ropes {
 		if 2*len(rope.InvFreq) > s.HeadDim {
@@ -109,7 +109,7 @@ func (d *Device) Runner(s device.Shape) (device.Runner, error) {
 		w.acc = aligned(r.k.strip * vdim)
 		w.head = aligned(vdim)
 		w.q8.sums = aligned(qScratch / 4)
-		w.q8.gated = aligned(r.k.q8.strip * panelCols)
+		w.q8.gated = aligned(maxStrip8 * panelCols)
 		w.q8.row = aligned(r.hidden)
 		if d.activations == ActivationsInt8 {
 			w.int8 = newScratch8(roundUp(s.HeadDim, headUnit))
