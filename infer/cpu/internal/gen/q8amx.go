@@ -69,10 +69,21 @@ func (g *gen) gemmAMX(f qForm) {
 		g.op("JNZ %s", partial)
 		g.op("CMPQ R12, $%d", amxRows)
 		g.op("JNE %s", partial)
-		g.amxLoop(f, false, done)
+		g.op("MOVQ %d(AX), R13", qArgAStrip)
+		g.amxLoop(f, false, done, half == 1)
 		g.label(partial)
-		g.amxLoop(f, true, done)
+		g.amxLoop(f, true, done, false)
 		g.label(done)
+		if half == 0 {
+			g.op("MOVQ %d(AX), R13", qArgAhead)
+			fetched := g.unique("fetched")
+			g.op("TESTQ R13, R13")
+			g.op("JZ %s", fetched)
+			g.op("MOVQ %d(AX), R13", qArgBlocks) // half of what is to be fetched has been
+			g.op("SHLQ $9, R13")
+			g.op("ADDQ %d(AX), R13", qArgAhead)
+			g.label(fetched)
+		}
 		g.op("MOVQ %d(AX), DI", qArgC)
 		g.op("MOVQ %d(AX), SI", qArgLDC)
 		stored := g.unique("stored")
@@ -109,7 +120,7 @@ const (
 const amxRowsNow = "rows-16(SP)"
 
 // amxLoop writes the loop over blocks, at least one. DI counts the tiles that are left to compute, left the ones to scale.
-func (g *gen) amxLoop(f qForm, careful bool, done string) {
+func (g *gen) amxLoop(f qForm, careful bool, done string, fetch bool) {
 	const left = "left-8(SP)"
 	g.op("MOVQ DI, %s", left)
 	loop := g.unique("loop")
@@ -117,7 +128,7 @@ func (g *gen) amxLoop(f qForm, careful bool, done string) {
 		skip := g.unique("skip")
 		g.op("TESTQ DI, DI")
 		g.op("JZ %s", skip)
-		g.amxTile(f, slot, careful)
+		g.amxTile(f, slot, careful, fetch)
 		g.op("DECQ DI")
 		g.label(skip)
 	}
@@ -138,7 +149,7 @@ func (g *gen) amxLoop(f qForm, careful bool, done string) {
 func (f qForm) slotBytes() int { return 1024 * f.groups() * f.planes() }
 
 // amxTile computes the sums of one block into a slot of scratch.
-func (g *gen) amxTile(f qForm, slot int, careful bool) {
+func (g *gen) amxTile(f qForm, slot int, careful, fetch bool) {
 	n := 0
 	for group := range f.groups() {
 		b := tmm(6 + (slot+group)%2)
@@ -162,6 +173,11 @@ func (g *gen) amxTile(f qForm, slot int, careful bool) {
 			g.op("PREFETCHT0 %d(R13)", 64*i)
 		}
 		g.op("ADDQ $512, R13")
+	}
+	if fetch {
+		for i := range 8 * f.planes() {
+			g.op("PREFETCHT0 %d(SI)(R13*1)", 64*i)
+		}
 	}
 	g.op("ADDQ $%d, SI", 512*f.planes())
 	g.op("ADDQ $1024, DX")
