@@ -906,7 +906,7 @@ loop11:
 
 TEXT ·gemmNibblesAVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
-	MOVQ 112(AX), CX
+	MOVQ 104(AX), CX
 strip12:
 	MOVQ 88(AX), R12
 	CMPQ R12, $6
@@ -1758,7 +1758,7 @@ next15:
 
 TEXT ·gemmNibblesMinAVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
-	MOVQ 112(AX), CX
+	MOVQ 104(AX), CX
 strip25:
 	MOVQ 88(AX), R12
 	CMPQ R12, $6
@@ -2598,7 +2598,7 @@ next28:
 
 TEXT ·gemmWordsAVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
-	MOVQ 112(AX), CX
+	MOVQ 104(AX), CX
 strip38:
 	MOVQ 88(AX), R12
 	CMPQ R12, $6
@@ -3918,7 +3918,7 @@ next41:
 
 TEXT ·gemmWordsMinAVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
-	MOVQ 112(AX), CX
+	MOVQ 104(AX), CX
 strip51:
 	MOVQ 88(AX), R12
 	CMPQ R12, $6
@@ -5274,7 +5274,7 @@ next54:
 
 TEXT ·gemmWordsSubAVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
-	MOVQ 112(AX), CX
+	MOVQ 104(AX), CX
 strip64:
 	MOVQ 88(AX), R12
 	CMPQ R12, $6

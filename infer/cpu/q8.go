@@ -70,7 +70,6 @@ type qArgs struct {
 	ldc     int     // bytes from row to row
 	rows    int     // tokens
 	sums    uintptr // VNNI: where integer sums start, [groups][32]; AVX2 nibbles: sums of activations, as sa
-	bias    int     // unused by kernels that take it from elsewhere
 	scratch uintptr // qScratch bytes
 	ahead   uintptr // what to fetch into the caches on the way, while the first strip is computed; 0: nothing
 }

@@ -312,7 +312,7 @@ func TestQArgsLayout(t *testing.T) {
 	for i, at := range []uintptr{
 		unsafe.Offsetof(a.blocks), unsafe.Offsetof(a.a), unsafe.Offsetof(a.aStrip), unsafe.Offsetof(a.b), unsafe.Offsetof(a.sw), unsafe.Offsetof(a.min),
 		unsafe.Offsetof(a.sa), unsafe.Offsetof(a.s1), unsafe.Offsetof(a.sStrip), unsafe.Offsetof(a.c), unsafe.Offsetof(a.ldc), unsafe.Offsetof(a.rows),
-		unsafe.Offsetof(a.sums), unsafe.Offsetof(a.bias), unsafe.Offsetof(a.scratch), unsafe.Offsetof(a.ahead),
+		unsafe.Offsetof(a.sums), unsafe.Offsetof(a.scratch), unsafe.Offsetof(a.ahead),
 	} {
 		if at != uintptr(8*i) {
 			t.Errorf("field %d of qArgs is at %d", i, at)

@@ -26,7 +26,6 @@ const (
 	qArgLDC
 	qArgRows
 	qArgSums
-	qArgBias
 	qArgScratch
 	qArgAhead
 )
