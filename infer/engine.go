@@ -38,10 +38,16 @@ type Config struct {
 	KVMemory    int64 // bytes for KV pages; 0: DefaultKVMemory. Less is taken where MaxSeqs full contexts need less
 	MaxModelLen int   // most tokens of a row, prompt and completion; 0: what the model was made for
 	Threads     int   // goroutines that sample; 0: GOMAXPROCS
-	Events      Events
+
+	// SpeculationRows is the number of tokens in a step up to which decoding rows get drafts of what they may generate
+	// next: a step of so many must cost little more than one of a single token. 0: DefaultSpeculationRows.
+	SpeculationRows int
+	Events          Events
 
 	// NoPrefixSharing has every row compute its whole prompt, for measurements: completions are the same either way.
 	NoPrefixSharing bool
+	// NoSpeculation has decoding rows compute one token in each step, likewise.
+	NoSpeculation bool
 }
 
 // Events are called by Run's goroutine between steps; nil ones are skipped. They must return quickly.
@@ -64,7 +70,7 @@ func (c Config) withDefaults() (Config, error) {
 		name string
 		v    int64
 	}{{"batch-tokens", int64(c.BatchTokens)}, {"max-seqs", int64(c.MaxSeqs)}, {"kv-memory", c.KVMemory},
-		{"max-model-len", int64(c.MaxModelLen)}, {"threads", int64(c.Threads)}} {
+		{"max-model-len", int64(c.MaxModelLen)}, {"threads", int64(c.Threads)}, {"speculation-rows", int64(c.SpeculationRows)}} {
 		if n.v < 0 {
 			return c, fmt.Errorf("start engine: %s is %d; it cannot be negative", n.name, n.v)
 		}
@@ -77,6 +83,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.KVMemory = orDefault(c.KVMemory, DefaultKVMemory)
 	c.MaxModelLen = orDefault(c.MaxModelLen, l.MaxPositions)
 	c.Threads = orDefault(c.Threads, runtime.GOMAXPROCS(0))
+	c.SpeculationRows = orDefault(c.SpeculationRows, DefaultSpeculationRows)
 	c.MaxSeqs = min(c.MaxSeqs, c.BatchTokens) // so that every row in flight can decode in every step
 	return c, nil
 }
@@ -100,8 +107,9 @@ type Engine struct {
 
 	firstShare float64 // where forecasts start; 0 in tests that want rows to be preempted
 
-	mu    sync.Mutex
-	stats Stats
+	mu      sync.Mutex
+	stats   Stats
+	decoded quantiles // durations of steps that only decode
 }
 
 // New makes an engine and allocates its KV pages. Close frees them.
@@ -134,8 +142,14 @@ func (e *Engine) Close() error { return e.cache.Close() }
 
 func (e *Engine) pageBytes() int64 { return e.limits.KVBytesPerPage }
 
-// LogitsBytes is the most memory that rows of logits can take, one per row in flight.
-func (e *Engine) LogitsBytes() int64 { return int64(e.cfg.MaxSeqs) * int64(e.limits.VocabSize) * 4 }
+// LogitsBytes is the most memory that rows of logits can take, one per row in flight or drafted token.
+func (e *Engine) LogitsBytes() int64 {
+	rows := e.cfg.MaxSeqs
+	if !e.cfg.NoSpeculation {
+		rows = max(rows, min(e.cfg.SpeculationRows, e.cfg.BatchTokens))
+	}
+	return int64(rows) * int64(e.limits.VocabSize) * 4
+}
 
 // Check tells whether a request with so many prompt tokens can run at all, and fills in p.MaxTokens where it is 0:
 // CheckContext, and the size of the KV pool. An explicit MaxTokens that does not fit is an error,

@@ -205,7 +205,7 @@ func TestConfig(t *testing.T) {
 	} {
 		e := newFake(t, c.change)
 		st := e.Stats()
-		if st.MaxSeqs != c.seqs || st.KVPages != c.pages || st.BatchTokens != c.batchTokens || e.LogitsBytes() != int64(c.seqs)*c.logitsPerSeqs {
+		if st.MaxSeqs != c.seqs || st.KVPages != c.pages || st.BatchTokens != c.batchTokens || e.LogitsBytes() != int64(max(c.seqs, min(DefaultSpeculationRows, c.batchTokens)))*c.logitsPerSeqs {
 			t.Errorf("stats %+v, want %+v", st, c)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,10 @@ type fakeModel struct {
 	broken           func(b *device.Batch) error                   // an error, or a panic, of a whole step
 	spoil            func(id int32, seq []int32, logits []float32) // after the logits of a row
 	step             func(b *device.Batch)
+
+	// toxic, where not 0, is a token of which the values are NaN: rows before it in its page, once it was written, become
+	// NaN too.
+	toxic int32
 }
 
 func (m *fakeModel) Limits() ModelLimits {
@@ -72,7 +77,12 @@ func (c *fakeCache) Forward(ctx context.Context, b *device.Batch, logits [][]flo
 	for _, s := range b.Seqs {
 		for i, id := range b.Tokens[s.Start : s.Start+s.Len] {
 			pos := s.Past + i
-			c.ids[int(s.Pages[pos/kv.PageTokens])*kv.PageTokens+pos%kv.PageTokens] = id
+			page := c.ids[int(s.Pages[pos/kv.PageTokens])*kv.PageTokens:][:kv.PageTokens]
+			if page[pos%kv.PageTokens] = id; pos%kv.PageTokens == 0 {
+				for j := range page[1:] {
+					page[1+j] = -1
+				}
+			}
 		}
 	}
 	if c.m.broken != nil {
@@ -100,6 +110,10 @@ func (c *fakeCache) Forward(ctx context.Context, b *device.Batch, logits [][]flo
 			fakeLogits(seq, logits[i][:c.m.vocab])
 			if c.m.spoil != nil {
 				c.m.spoil(b.Tokens[at], seq, logits[i])
+			}
+			rest := c.ids[int(s.Pages[(n-1)/kv.PageTokens])*kv.PageTokens:][:kv.PageTokens][(n-1)%kv.PageTokens+1:]
+			if c.m.toxic != 0 && slices.Contains(rest, c.m.toxic) {
+				logits[i][0] = float32(math.NaN())
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func neighbours(b *device.Batch) error {
 	last := map[holder]int{}
 	decodeEnded := map[int32]bool{}
 	for i, s := range b.Seqs {
-		decode := s.Len == 1 && slices.Contains(b.Logits, int32(s.Start))
+		decode := slices.Contains(b.Logits, int32(s.Start)) // also with a draft behind its token
 		if !decode {
 			decodeEnded[s.Pages[0]] = true
 		} else if decodeEnded[s.Pages[0]] {

@@ -6,19 +6,12 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/batchmill/batchmill/infer/device"
 	"github.com/batchmill/batchmill/infer/kv"
 	"github.com/batchmill/batchmill/internal/row"
 )
-
-// parallelLogits is the number of logits from which sampling is spread over goroutines: below it handing over costs
-// about as much as one scan.
-const parallelLogits = 1 << 16
 
 // run is one call of Run. Only its own goroutine touches it, but for the samplers, each of which owns its slot of the
 // step while it works.
@@ -37,26 +30,17 @@ type run struct {
 	arrived int64
 	eof     bool
 
-	batch    device.Batch
-	step     []slot
-	planned  int // tokens of the step so far
-	logits   [][]float32
-	samplers []sampler
-	done     []Completion // not handed out yet
+	batch   device.Batch
+	step    []slot
+	planned int // tokens of the step so far
+	logits  [][]float32
+	chooser chooser
+	done    []Completion // not handed out yet
 
+	guessers    []*guesser // lent to nobody
 	forecast    forecast
 	preemptions int64 // since the last step
 	cached      int   // prompt tokens taken from shared pages since the last step
-}
-
-// slot is a sequence's part in a step.
-type slot struct {
-	s       *sequence
-	tokens  int
-	samples bool // the sequence's last token is in the step
-	logits  []float32
-	choice  choice
-	err     *row.Error
 }
 
 // Run takes requests from src until io.EOF and hands each one's completion to sink, in the order in which they end. It
@@ -68,10 +52,12 @@ func (e *Engine) Run(ctx context.Context, src Source, sink func(Completion) erro
 		return errors.New("run requests: the engine is already running")
 	}
 	defer e.busy.Store(false)
-	r := &run{e: e, ctx: ctx, src: src, sink: sink, pool: kv.NewPool(e.pages), samplers: make([]sampler, e.cfg.Threads), forecast: forecast{share: e.firstShare}}
+	r := &run{e: e, ctx: ctx, src: src, sink: sink, pool: kv.NewPool(e.pages), forecast: forecast{share: e.firstShare}}
 	if !e.cfg.NoPrefixSharing {
 		r.prefixes = kv.NewPrefixes(r.pool)
 	}
+	r.chooser.start(&e.cfg)
+	defer r.chooser.stop()
 	defer func() {
 		e.mu.Lock()
 		e.stats.Running, e.stats.Waiting, e.stats.KVUsed = 0, 0, 0
@@ -112,7 +98,7 @@ func (r *run) compute() error {
 		stats.Err = err
 		r.failStep(err)
 	} else {
-		r.sample()
+		r.chooser.run(r.step, len(r.batch.Logits), r.e.limits.VocabSize)
 		r.take(&stats)
 	}
 	r.account(&stats, started)
@@ -121,9 +107,6 @@ func (r *run) compute() error {
 
 // forward runs the model over r.batch, a panic being an error like any other.
 func (r *run) forward() (err error) {
-	for len(r.logits) < len(r.batch.Logits) {
-		r.logits = append(r.logits, make([]float32, r.e.limits.VocabSize))
-	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in the forward pass: %v\n%s", p, debug.Stack())
@@ -132,69 +115,21 @@ func (r *run) forward() (err error) {
 	return r.e.cache.Forward(r.ctx, &r.batch, r.logits[:len(r.batch.Logits)])
 }
 
-// failStep deals with a step that failed as a whole. A row that was alone in it is at fault. Several are repeated one by
-// one, from the start, since their pages are spoilt.
+// failStep deals with a step that failed as a whole. A row that was alone in it is at fault, unless it had a draft. Others
+// are repeated one by one, without drafts, from the start, since their pages are spoilt.
 func (r *run) failStep(err error) {
 	if f := r.e.cfg.Events.OnFailure; f != nil {
 		f(err, len(r.step))
 	}
-	if len(r.step) == 1 {
+	if len(r.step) == 1 && len(r.step[0].draft) == 0 {
 		r.end(r.step[0].s, true, failed(row.Errorf(row.Internal, "the forward pass failed: %v; run the row again, and report it if it fails again", firstLine(err))))
 		return
 	}
 	for _, sl := range r.step {
 		sl.s.alone, sl.s.aloneUntil = true, sl.s.computed+sl.tokens
 		sl.s.attempts++
+		sl.s.spec.off = sl.s.spec.off || len(sl.draft) > 0
 		r.retire(sl.s, true)
-	}
-}
-
-// sample chooses the next token of every row that has logits, on several goroutines where it pays.
-func (r *run) sample() {
-	rows := 0
-	for i := range r.step {
-		if r.step[i].samples {
-			r.step[i].logits = r.logits[rows]
-			rows++
-		}
-	}
-	workers := min(len(r.samplers), rows)
-	if rows*r.e.limits.VocabSize < parallelLogits {
-		workers = min(workers, 1)
-	}
-	var next atomic.Int64
-	work := func(sm *sampler) {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(r.step) {
-				return
-			}
-			if r.step[i].samples {
-				r.step[i].sample(sm)
-			}
-		}
-	}
-	if workers <= 1 {
-		work(&r.samplers[0])
-		return
-	}
-	var g errgroup.Group
-	for i := range workers {
-		g.Go(func() error { work(&r.samplers[i]); return nil })
-	}
-	_ = g.Wait() // workers return no errors: what goes wrong is the row's
-}
-
-func (sl *slot) sample(sm *sampler) {
-	defer recoverRow(&sl.err)
-	s := sl.s
-	sl.choice, sl.err = sm.sample(sl.logits, &s.params, s.hist, s.mask, s.seed, s.generated())
-}
-
-// recoverRow turns a panic that belongs to one row (in its mask, its decoder) into that row's error.
-func recoverRow(err **row.Error) {
-	if p := recover(); p != nil {
-		*err = row.Errorf(row.Internal, "panic while choosing a token: %v; report it", p)
 	}
 }
 
@@ -204,48 +139,54 @@ func (r *run) take(stats *StepStats) {
 	for i := range r.step {
 		sl := &r.step[i]
 		s := sl.s
-		again := min(sl.tokens, max(s.farthest-s.computed, 0))
+		tokens := sl.tokens + sl.accepted
+		again := min(tokens, max(s.farthest-s.computed, 0))
 		fresh := s.computed + again // first token computed for the first time
 		if r.prefixes != nil && s.computed < s.prompt {
-			r.prefixes.Computed(&s.table, s.computed, s.computed+sl.tokens)
+			r.prefixes.Computed(&s.table, s.computed, s.computed+tokens)
 		}
-		s.computed += sl.tokens
+		s.computed += tokens
 		prefill := max(min(s.computed, s.prompt)-fresh, 0)
 		stats.Recomputed += again
 		stats.Prefill += prefill
-		stats.Decode += sl.tokens - again - prefill
+		stats.Decode += tokens - again - prefill
 		s.farthest = max(s.farthest, s.computed)
 		if s.alone && s.computed >= s.aloneUntil {
 			s.alone = false
 		}
-		if !sl.samples {
-			continue
+		stats.Drafted += len(sl.draft)
+		stats.Accepted += sl.accepted
+		stats.Sampled += sl.sampled
+		if sl.sampled > 0 {
+			s.stamp(now, s.generated() > sl.before)
+			s.spec.earn(sl.sampled, len(sl.draft), sl.accepted)
 		}
-		o := outcome{}
-		if sl.err != nil {
-			o = failed(sl.err)
-		} else {
-			stats.Sampled++
-			o = r.accept(sl, now)
-		}
-		if o.reason != "" {
-			if o.err == nil {
-				r.forecast.ended(s)
-			}
-			r.end(s, false, o)
-		}
+		r.settle(sl)
 	}
 }
 
-func (r *run) accept(sl *slot, now time.Time) (o outcome) {
-	var err *row.Error
-	defer func() {
-		if err != nil {
-			o = failed(err)
+// settle ends a row, or prepares it for the next step.
+func (r *run) settle(sl *slot) {
+	s, o := sl.s, sl.out
+	switch {
+	case sl.err != nil && sl.err.Code == row.NonFiniteLogits && len(sl.draft) > 0:
+		// It may be the draft that overflows: its values lie in the page, and NaN times a weight of 0 is NaN. The row is
+		// repeated without, and fails if it has to.
+		s.spec.off = true
+		r.preempt(s, true)
+		return
+	case sl.err != nil:
+		o = failed(sl.err)
+	case o.reason != "":
+		r.forecast.ended(s)
+	default:
+		if len(sl.draft) > 0 {
+			s.spec.guess.draft = s.spec.guess.draft[:0]
+			r.pool.Trim(&s.table, s.computed)
 		}
-	}()
-	defer recoverRow(&err)
-	return sl.s.accept(sl.choice, now, r.e.cfg.Tokenizer, r.e.cfg.EOS)
+		return
+	}
+	r.end(s, false, o)
 }
 
 // end takes a running row out and keeps its completion for flush. spoilt: as in retire.
@@ -300,6 +241,11 @@ func (r *run) account(st *StepStats, started time.Time) {
 	s.DecodeTokens += int64(st.Decode)
 	s.RecomputedTokens += int64(st.Recomputed)
 	s.SampledTokens += int64(st.Sampled)
+	s.DraftedTokens += int64(st.Drafted)
+	s.AcceptedTokens += int64(st.Accepted)
+	if st.Err == nil && st.Decode > 0 && st.Prefill+st.Recomputed == 0 {
+		r.e.decoded.add(st.Duration)
+	}
 	s.Preemptions += r.preemptions
 	s.Running, s.Waiting, s.KVUsed = st.Running, st.Waiting, st.KVUsed
 	s.CachedTokens += int64(st.Cached)

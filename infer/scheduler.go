@@ -38,6 +38,7 @@ func (r *run) plan() error {
 	if err := r.admit(); err != nil {
 		return err
 	}
+	r.propose()
 	r.pack()
 	return nil
 }
@@ -52,22 +53,29 @@ func (r *run) give(s *sequence, n int) {
 	r.planned += n
 }
 
-// add puts a sequence's share into the step.
+// add puts a sequence's share and draft into the step.
 func (r *run) add(s *sequence) {
-	n := s.share
+	sl := slot{s: s, tokens: s.share, before: s.generated(), draft: s.drafted()}
 	s.share = 0
 	start := len(r.batch.Tokens)
-	r.batch.Tokens = append(r.batch.Tokens, s.tokens[s.computed:s.computed+n]...)
+	r.batch.Tokens = append(r.batch.Tokens, s.tokens[s.computed:s.computed+sl.tokens]...)
+	r.batch.Tokens = append(r.batch.Tokens, sl.draft...)
+	n := sl.tokens + len(sl.draft)
 	for i := range n {
 		r.batch.Positions = append(r.batch.Positions, int32(s.computed+i))
 	}
 	r.batch.Seqs = append(r.batch.Seqs, device.Seq{Start: start, Len: n, Past: s.computed, Pages: s.table.Pages()})
-	slot := slot{s: s, tokens: n}
-	if n == s.pending() {
-		slot.samples = true
-		r.batch.Logits = append(r.batch.Logits, int32(start+n-1))
+	if sl.tokens == s.pending() {
+		first := len(r.batch.Logits)
+		for i := sl.tokens - 1; i < n; i++ {
+			r.batch.Logits = append(r.batch.Logits, int32(start+i))
+		}
+		for len(r.logits) < len(r.batch.Logits) {
+			r.logits = append(r.logits, make([]float32, r.e.limits.VocabSize))
+		}
+		sl.logits = r.logits[first:len(r.batch.Logits)]
 	}
-	r.step = append(r.step, slot)
+	r.step = append(r.step, sl)
 }
 
 // reserve makes sure that a running sequence has pages for all its tokens, at the expense of the youngest where the
@@ -75,7 +83,7 @@ func (r *run) add(s *sequence) {
 func (r *run) reserve(s *sequence) bool {
 	for !r.pool.Grow(&s.table, len(s.tokens)) {
 		victim := r.running[len(r.running)-1]
-		r.preempt(victim)
+		r.preempt(victim, false)
 		if victim == s {
 			return false
 		}
@@ -83,13 +91,13 @@ func (r *run) reserve(s *sequence) bool {
 	return true
 }
 
-// preempt takes the pages of a running sequence; it waits for them in its old place.
-func (r *run) preempt(s *sequence) {
+// preempt takes the pages of a running sequence; it waits for them in its old place. spoilt: as in retire.
+func (r *run) preempt(s *sequence, spoilt bool) {
 	r.preemptions++
 	if f := r.e.cfg.Events.OnPreempt; f != nil {
 		f(s.id, s.computed)
 	}
-	r.retire(s, false)
+	r.retire(s, spoilt)
 }
 
 // retire moves a sequence from the running to the waiting ones. spoilt: its pages are, from token number computed on.
@@ -102,6 +110,7 @@ func (r *run) retire(s *sequence, spoilt bool) {
 // leave takes a sequence out of the running ones.
 func (r *run) leave(s *sequence, spoilt bool) {
 	r.leavePages(s, spoilt)
+	r.takeBack(s)
 	r.running = remove(r.running, s)
 	r.packing = remove(r.packing, s)
 }
@@ -171,7 +180,7 @@ func (r *run) suspect() (*sequence, error) {
 		}
 		s := r.waiting[i]
 		for kv.PagesFor(len(s.tokens)) > r.pool.Free() && len(r.running) > 0 {
-			r.preempt(r.running[len(r.running)-1])
+			r.preempt(r.running[len(r.running)-1], false)
 		}
 		r.findPrefix(s)
 		if ok, err := r.start(s); ok || err != nil {

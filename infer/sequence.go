@@ -26,6 +26,7 @@ type sequence struct {
 	cached   int     // prompt tokens taken from shared pages at the first start
 	share    int     // tokens in the step that is being planned
 	table    kv.Table
+	spec     speculation
 	match    kv.Match // of a waiting sequence: the prefix it can take, or waits for
 
 	// After a step that failed as a whole a row runs alone until it is past the place where that happened.
@@ -48,7 +49,7 @@ const tokenReserve = 256
 func newSequence(r *Request, p Params, order int64, t Tokenizer) *sequence {
 	s := &sequence{
 		id: r.ID, order: order, tenant: r.Tenant, params: p, seed: r.Seed, mask: r.Mask, prompt: len(r.Tokens), attempts: 1,
-		entered: r.Entered, decoder: t.NewDecoder(), stops: stopMatcher{stops: p.Stop},
+		spec: newSpeculation(), entered: r.Entered, decoder: t.NewDecoder(), stops: stopMatcher{stops: p.Stop},
 	}
 	s.tokens = append(make([]int32, 0, len(r.Tokens)+min(p.MaxTokens, tokenReserve)), r.Tokens...)
 	if p.penalises() {
@@ -75,11 +76,8 @@ type outcome struct {
 
 func failed(err *row.Error) outcome { return outcome{reason: row.FinishError, err: err} }
 
-// accept takes the token that was sampled at now and tells whether the row ends with it.
-func (s *sequence) accept(c choice, now time.Time, t Tokenizer, eos []int32) outcome {
-	if s.first.IsZero() {
-		s.first, s.last = now, now
-	}
+// accept takes a token that was sampled and tells whether the row ends with it.
+func (s *sequence) accept(c choice, t Tokenizer, eos []int32) outcome {
 	if !s.params.IgnoreEOS && slices.Contains(eos, c.id) {
 		text, _ := t.Token(c.id)
 		return s.end(row.FinishStop, text)
@@ -89,7 +87,6 @@ func (s *sequence) accept(c choice, now time.Time, t Tokenizer, eos []int32) out
 			return failed(row.Errorf(row.InvalidConstraint, "the constraint failed at completion token %d: %v", s.generated()+1, err))
 		}
 	}
-	s.last = now
 	s.tokens = append(s.tokens, c.id)
 	if s.hist != nil {
 		s.hist.add(c.id)
@@ -117,6 +114,16 @@ func (s *sequence) end(reason row.FinishReason, endToken string) outcome {
 	}
 	s.text.WriteString(s.stops.flush())
 	return outcome{reason: reason, stop: endToken, hasStop: reason == row.FinishStop}
+}
+
+// stamp takes down that tokens were sampled up to now, and whether one of them was added to the completion.
+func (s *sequence) stamp(now time.Time, added bool) {
+	if s.first.IsZero() {
+		s.first, s.last = now, now
+	}
+	if added {
+		s.last = now
+	}
 }
 
 // completion is the report of a row that ended at now.

@@ -122,6 +122,15 @@ func (p *Pool) Grow(t *Table, tokens int) bool {
 	return true
 }
 
+// Trim lets go of the pages beyond those that tokens tokens take.
+func (p *Pool) Trim(t *Table, tokens int) {
+	keep := PagesFor(tokens)
+	for i := len(t.pages) - 1; i >= keep; i-- {
+		p.release(t.pages[i])
+	}
+	t.pages = t.pages[:min(keep, len(t.pages))]
+}
+
 // take hands out an empty page, making one where there is none. There must be a free one.
 func (p *Pool) take() int32 {
 	if len(p.empty) == 0 {
