@@ -203,8 +203,8 @@ func (r *runState) loadEngine(ctx context.Context) error {
 	r.engine, err = infer.New(infer.Config{
 		Model: r.loaded.forwarder(), Tokenizer: infer.FromTokenizer(j.bundle.Tokenizer), BatchTokens: j.spec.BatchTokens, MaxSeqs: j.spec.MaxSeqs,
 		KVMemory: kv, EOS: j.bundle.EndTokens(r.loaded.config), MaxModelLen: j.maxLen(), Threads: j.spec.Threads,
-		NoPrefixSharing: j.spec.NoPrefixSharing,
-		Events:          infer.Events{OnStep: func(infer.StepStats) { r.step() }},
+		NoPrefixSharing: j.spec.NoPrefixSharing, NoSpeculation: j.spec.NoSpeculation,
+		Events: infer.Events{OnStep: func(infer.StepStats) { r.step() }},
 	})
 	if err != nil {
 		return Errorf(Config, "", "%w", err)

@@ -57,6 +57,7 @@ type Spec struct {
 	Activations string
 
 	NoPrefixSharing bool
+	NoSpeculation   bool
 
 	Shard        Shard
 	Limit        int64 // rows of the whole job; 0 = all

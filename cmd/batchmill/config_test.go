@@ -69,14 +69,15 @@ limits: {kv_memory: 8GiB}
 func TestSharingIsSwitchedByFlagEnvironmentAndFile(t *testing.T) {
 	check := func(s jobs.Spec, err error) {
 		t.Helper()
-		if err != nil || !s.NoDedup || !s.NoPrefixSharing || s.TenantColumn != "who" {
-			t.Errorf("%v: read as %v %v %q", err, s.NoDedup, s.NoPrefixSharing, s.TenantColumn)
+		if err != nil || !s.NoDedup || !s.NoPrefixSharing || !s.NoSpeculation || s.TenantColumn != "who" {
+			t.Errorf("%v: read as %v %v %v %q", err, s.NoDedup, s.NoPrefixSharing, s.NoSpeculation, s.TenantColumn)
 		}
 	}
-	check(specFrom(t, "--no-dedup", "--no-prefix-sharing", "--tenant-column", "who"))
-	check(specFrom(t, "--config", jobFile(t, "input: {tenant_column: who}\nengine: {no_dedup: true, no_prefix_sharing: true}")))
+	check(specFrom(t, "--no-dedup", "--no-prefix-sharing", "--no-speculation", "--tenant-column", "who"))
+	check(specFrom(t, "--config", jobFile(t, "input: {tenant_column: who}\nengine: {no_dedup: true, no_prefix_sharing: true, no_speculation: true}")))
 	t.Setenv("BATCHMILL_NO_DEDUP", "true")
 	t.Setenv("BATCHMILL_NO_PREFIX_SHARING", "1")
+	t.Setenv("BATCHMILL_NO_SPECULATION", "1")
 	t.Setenv("BATCHMILL_TENANT_COLUMN", "who")
 	check(specFrom(t))
 	if s, err := specFrom(t, "--no-dedup=false"); err != nil || s.NoDedup {

@@ -116,6 +116,7 @@ func jobFlags() []cli.Flag {
 		whole("open-shards", "unfinished shards at once", 0),
 		toggle("no-dedup", "run equal requests of a file each for itself"),
 		toggle("no-prefix-sharing", "compute every prompt in full, also where it begins like another"),
+		toggle("no-speculation", "generate one token a step, also where the text repeats itself"),
 		text("split-bytes", "size above which a plain JSONL file is cut", ""),
 		text("max-line-bytes", "longest line of a JSONL file", ""),
 	)...)
@@ -140,7 +141,8 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 		Limit: c.Int64("limit"), Prompt: c.String("prompt"), System: c.String("system"),
 		PromptColumn: c.String("prompt-column"), MessagesColumn: c.String("messages-column"), TokenIDsColumn: c.String("token-ids-column"),
 		IDColumn: c.String("id-column"), TenantColumn: c.String("tenant-column"), NoDedup: c.Bool("no-dedup"), NoPrefixSharing: c.Bool("no-prefix-sharing"),
-		Raw: c.Bool("raw"), Seed: c.Int64("seed"), Samples: int32(min(c.Int64("samples"), math.MaxInt32)),
+		NoSpeculation: c.Bool("no-speculation"),
+		Raw:           c.Bool("raw"), Seed: c.Int64("seed"), Samples: int32(min(c.Int64("samples"), math.MaxInt32)),
 		MaxModelLen: integer(c, "max-model-len"), BatchTokens: integer(c, "batch-tokens"), MaxSeqs: integer(c, "max-seqs"),
 		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"),
 		Device: c.String("device"), Activations: c.String("activations"),
