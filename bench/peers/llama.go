@@ -11,6 +11,9 @@ import (
 
 const ours = "batchmill"
 
+// noWarmup is the length from which a prompt is computed once: what a first run finds cold does not show any more.
+const noWarmup = 4096
+
 // llamaName names a build in tables.
 func llamaName(build string) string { return "llama.cpp " + build }
 
@@ -20,6 +23,9 @@ func (s *session) llamaBench(ctx context.Context, r *result, measure, file strin
 		engine := llamaName(build)
 		for _, set := range r.settings(measure, engine, settings) {
 			args := append([]string{"-m", file, "-p", strconv.Itoa(prompt), "-n", "0", "-t", strconv.Itoa(s.threads), "-r", "1", "-o", "jsonl"}, strings.Fields(set)...)
+			if prompt > noWarmup {
+				args = append(args, "--no-warmup")
+			}
 			out, err := output(ctx, filepath.Join(s.llama[build], "llama-bench"), args...)
 			if err == nil {
 				err = eachLine(out, func(line []byte) error {

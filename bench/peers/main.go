@@ -32,6 +32,7 @@ type config struct {
 	threads, rounds              int
 	bound                        time.Duration
 	types, long, jobTypes, work  string
+	bench                        string
 	activations                  string
 	jobRows, probeRows           int
 	slots                        string
@@ -58,6 +59,7 @@ func main() {
 	flag.StringVar(&c.types, "types", "Q4_0,Q8_0,Q4_K_M,Q4_1,F16", "types of files for prefill and decode")
 	flag.StringVar(&c.long, "long", "Q8_0", "types for the long prompt")
 	flag.StringVar(&c.jobTypes, "jobs", "Q8_0", "types for the whole job")
+	flag.StringVar(&c.bench, "bench", "Q8_0,Q4_0", "types for the whole of batchmill bench")
 	flag.StringVar(&c.work, "work", "Q8_0", "type for the token workloads W1 to W3")
 	flag.StringVar(&c.activations, "activations", "auto", "arithmetic of batchmill")
 	flag.IntVar(&c.jobRows, "job-rows", 500, "rows of the whole job")
@@ -155,7 +157,7 @@ func (c config) parts() []part {
 	for _, t := range split(c.work) {
 		add("prefix/"+t, prefixes(t))
 	}
-	for _, t := range split(c.types) {
+	for _, t := range split(c.bench) {
 		add("bench/"+t, benchTable(t))
 	}
 	add("quality", quality)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Sizes of the parts. decodePast is the prompt of each sequence that decodes.
@@ -243,19 +244,12 @@ func wholeJob(t string) func(context.Context, *session, *result) error {
 	}
 }
 
-// llamaServer runs a workload on llama-server. In the first round every build and number of slots runs a part of the rows,
-// and the fastest of them then all rows.
+// llamaServer runs a workload on llama-server. In the first round a part of the rows finds the fastest build, and then the
+// best number of slots with it; all rows run with these.
 func (s *session) llamaServer(ctx context.Context, r *result, measure, file string, p *prompts, ahead bool) {
-	const engine = "llama-server"
 	length := p.Tokens + 32
 	for _, row := range p.Rows {
 		length = max(length, len(row.IDs)+p.Tokens+32, len(row.Prompt)/3+p.Tokens+32) // a token of these texts is more than 3 bytes
-	}
-	var candidates []string
-	for _, build := range s.builds {
-		for _, n := range split(s.slots) {
-			candidates = append(candidates, build+" -np "+n)
-		}
 	}
 	once := func(setting string, p *prompts) (served, error) {
 		var build string
@@ -265,34 +259,55 @@ func (s *session) llamaServer(ctx context.Context, r *result, measure, file stri
 		}
 		return s.server(ctx, build, file, slots, length, p, ahead)
 	}
-	pick := r.settings(measure, engine, candidates)
-	if len(pick) > 1 {
-		var best entry
-		for _, set := range pick {
-			probe := p.first(s.probeRows)
-			got, err := once(set, probe)
-			if err != nil {
-				r.fails(engine+" "+set, err)
-				continue
-			}
-			e := entry{Measure: measure + ", probe", Engine: engine, Setting: set, Value: got.wall, Unit: "s", Note: fmt.Sprintf("%d rows", len(probe.Rows))}
-			r.add(e)
-			if best.Setting == "" || better(e, best) {
-				best = e
+	probe := p.first(s.probeRows)
+	var best entry
+	if e, ok := r.best(measure, llamaServer); ok {
+		best = e
+	}
+	try := func(setting string) {
+		for _, e := range r.Entries {
+			if e.Measure == measure+probed && e.Setting == setting {
+				return
 			}
 		}
-		if best.Setting == "" {
+		got, err := once(setting, probe)
+		if err != nil {
+			r.fails(llamaServer+" "+setting, err)
 			return
 		}
-		pick = []string{best.Setting}
+		e := entry{Measure: measure + probed, Engine: llamaServer, Setting: setting, Value: got.wall, Unit: "s", Note: fmt.Sprintf("%d rows", len(probe.Rows))}
+		r.add(e)
+		if best.Setting == "" || better(e, best) {
+			best = e
+		}
 	}
-	got, err := once(pick[0], p)
-	if err != nil {
-		r.fails(engine+" "+pick[0], err)
+	if slots := split(s.slots); r.round == 0 {
+		for _, build := range s.builds {
+			try(build + " -np " + slots[len(slots)/2])
+		}
+		build, _, _ := strings.Cut(best.Setting, " ")
+		for _, n := range slots {
+			if build != "" {
+				try(build + " -np " + n)
+			}
+		}
+	}
+	if best.Setting == "" {
 		return
 	}
-	r.add(entry{Measure: measure, Engine: engine, Setting: pick[0], Value: got.wall, Unit: "s", Note: fmt.Sprintf("%d prompt and %d completion tokens", got.prompt, got.completion)})
+	got, err := once(best.Setting, p)
+	if err != nil {
+		r.fails(llamaServer+" "+best.Setting, err)
+		return
+	}
+	r.add(entry{Measure: measure, Engine: llamaServer, Setting: best.Setting, Value: got.wall, Unit: "s", Note: fmt.Sprintf("%d prompt and %d completion tokens", got.prompt, got.completion)})
 }
+
+// llamaServer is the engine's name in tables; probed marks measures of a part of the rows, which are in none.
+const (
+	llamaServer = "llama-server"
+	probed      = ", probe"
+)
 
 // command runs a program and returns all that it printed.
 func command(ctx context.Context, name string, args ...string) ([]byte, error) {

@@ -136,7 +136,7 @@ func compare(w *strings.Builder, some []*result, title, unit string) {
 	table := map[[2]string]entry{}
 	for _, r := range some {
 		for _, e := range r.Entries {
-			if strings.HasSuffix(e.Measure, ", probe") {
+			if strings.HasSuffix(e.Measure, probed) {
 				continue
 			}
 			if !slices.Contains(measures, e.Measure) {
