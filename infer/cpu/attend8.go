@@ -22,21 +22,21 @@ import (
 type scratch8 struct {
 	q      []float32 // [itemStrips*16][ldq] codes
 	acc    []float32 // [itemStrips*16][dim]
-	factor []float32 // [itemStrips*16][4], as scaleRows takes them
 	head   []float32 // codes of one head
 	strips [itemStrips]strip8
-	todo   [itemStrips]strip8 // of a span
+	ranges [itemStrips]struct{ oldest, newest int } // positions of a strip's rows
+	todo   [itemStrips]strip8                       // of a span
 	span   span8
 	pad    pad8
+	dst    [stripRows8]unsafe.Pointer
 }
 
 func newScratch8(dim int) *scratch8 {
 	ldq := roundUp(dim, queryUnit)
 	w := &scratch8{
-		q:      aligned(itemStrips * stripRows8 * ldq / 4),
-		acc:    aligned(itemStrips * stripRows8 * dim),
-		factor: aligned(itemStrips * stripRows8 * 4),
-		head:   aligned(ldq / 4),
+		q:    aligned(itemStrips * stripRows8 * ldq / 4),
+		acc:  aligned(itemStrips * stripRows8 * dim),
+		head: aligned(ldq / 4),
 		pad: pad8{
 			scores: ptr(aligned(stripRows8*spanTokens), 0),
 			probs:  ptr(aligned(stripRows8*spanTokens/4), 0),
@@ -67,8 +67,7 @@ func (a *attendTask) codes(ws *scratch, t *queryStrip, head int) {
 		}
 		todo := 0
 		for i := range strips {
-			w.strips[i].rows = min(stripRows8, len(rows)-i*stripRows8)
-			if a.see(&w.strips[i], rows[i*stripRows8:], first*page, n) {
+			if a.see(w, i, rows[i*stripRows8:], first*page, n) {
 				w.todo[todo] = w.strips[i]
 				todo++
 			}
@@ -88,24 +87,25 @@ func (a *attendTask) codes(ws *scratch, t *queryStrip, head int) {
 	a.storeCodes(w, rows, head)
 }
 
-// see sets how much of n pages, from the key at position first on, a strip's rows see, and tells whether it is anything.
-func (a *attendTask) see(s *strip8, rows []queryRow, first, n int) bool {
+// see sets how much of n pages, from the key at position first on, strip i sees, and tells whether it is anything.
+func (a *attendTask) see(w *scratch8, i int, rows []queryRow, first, n int) bool {
 	const page = device.PageTokens
-	rows = rows[:s.rows]
-	oldest, newest := int(rows[0].pos), int(rows[0].pos)
-	for i := range rows {
-		oldest, newest = min(oldest, int(rows[i].pos)), max(newest, int(rows[i].pos))
-	}
-	s.pages, s.masked = min(n, newest/page+1-first/page), 0
-	if s.pages <= 0 || a.oldest(oldest) >= first+s.pages*page {
+	s, of := &w.strips[i], &w.ranges[i]
+	s.pages, s.masked = min(n, of.newest/page+1-first/page), maskNone
+	if s.pages <= 0 || a.oldest(of.oldest) >= first+s.pages*page {
 		return false
 	}
-	if first+s.pages*page > oldest+1 || first < a.oldest(newest) {
-		s.masked = 1
-		for i := range rows {
-			pos := int(rows[i].pos)
-			s.st.low[i], s.st.high[i] = int32(a.oldest(pos)-first), int32(pos+1-first)
-		}
+	switch {
+	case first < a.oldest(of.newest):
+		s.masked = maskBoth
+	case first+s.pages*page > of.oldest+1:
+		s.masked = maskHigh
+	default:
+		return true
+	}
+	for j := range rows[:s.rows] {
+		pos := int(rows[j].pos)
+		s.st.low[j], s.st.high[j] = int32(a.oldest(pos)-first), int32(pos+1-first)
 	}
 	return true
 }
@@ -116,22 +116,29 @@ func (a *attendTask) beginCodes(w *scratch8, t *queryStrip, rows []queryRow, hea
 	group := r.shape.Heads / r.shape.KVHeads
 	scale := float32(float64(a.p.Scale) * math.Log2E)
 	ldq := roundUp(dim, queryUnit)
-	for i := range rows {
-		from := int(rows[i].token)*r.shape.Heads + head*group + int(rows[i].head)
-		copy(w.q[i*ldq/4:][:ldq/4], r.codes.q[from*ldq/4:])
-		q, st, j := &r.codes.of[from], w.strips[i/stripRows8].st, i%stripRows8
-		st.c[j], st.offset[j] = q.scale*scale, -128*q.sum
-		if !t.resume {
-			continue
+	for first := 0; first < len(rows); first += stripRows8 {
+		strip := first / stripRows8
+		s, of := &w.strips[strip], &w.ranges[strip]
+		s.rows = min(stripRows8, len(rows)-first)
+		of.oldest, of.newest = int(rows[first].pos), int(rows[first].pos)
+		for j := range rows[first : first+s.rows] {
+			row := &rows[first+j]
+			of.oldest, of.newest = min(of.oldest, int(row.pos)), max(of.newest, int(row.pos))
+			from := int(row.token)*r.shape.Heads + head*group + int(row.head)
+			for k := 0; k < ldq; k += queryUnit { // by hand: a call for 64 bytes costs more than copying them
+				*(*[queryUnit]byte)(unsafe.Add(s.q, j*ldq+k)) = *(*[queryUnit]byte)(ptr(r.codes.q, (from*ldq+k)/4))
+			}
+			q := &r.codes.of[from]
+			s.st.c[j], s.st.offset[j] = q.scale*scale, -128*q.sum
+			if t.resume {
+				at := int(row.carry)*r.shape.KVHeads + head
+				s.st.max[j], s.st.sum[j] = r.attention.carry.max[at], r.attention.carry.sum[at]
+				copy(w.acc[(first+j)*dim:][:dim], r.attention.carry.acc[at*dim:])
+			}
 		}
-		at := int(rows[i].carry)*r.shape.KVHeads + head
-		st.max[j], st.sum[j] = r.attention.carry.max[at], r.attention.carry.sum[at]
-		copy(w.acc[i*dim:][:dim], r.attention.carry.acc[at*dim:])
-	}
-	if !t.resume {
-		clear(w.acc[:len(rows)*dim])
-		for strip := range (len(rows) + stripRows8 - 1) / stripRows8 {
-			w.strips[strip].st.start(stripRows8)
+		if !t.resume {
+			s.st.start(s.rows)
+			clear(w.acc[first*dim : (first+s.rows)*dim])
 		}
 	}
 }
@@ -140,11 +147,20 @@ func (a *attendTask) beginCodes(w *scratch8, t *queryStrip, rows []queryRow, hea
 func (a *attendTask) storeCodes(w *scratch8, rows []queryRow, head int) {
 	r, dim := a.r, a.r.cache.vdim
 	d, group := r.shape.HeadDim, r.shape.Heads/r.shape.KVHeads
-	for i := range rows {
-		w.factor[4*i] = 1 / w.strips[i/stripRows8].st.sum[i%stripRows8]
-	}
-	r.k.scaleRows(len(rows), dim/lanes, ptr(w.acc, 0), dim*4, ptr(w.factor, 0))
-	for i := range rows {
-		copy(r.attnRows[int(rows[i].out)*r.qdim+(head*group+int(rows[i].head))*d:][:d], w.acc[i*dim:])
+	for first := 0; first < len(rows); first += stripRows8 {
+		s := &w.strips[first/stripRows8]
+		part := rows[first : first+s.rows]
+		for j := range part {
+			w.dst[j] = ptr(r.attnRows, int(part[j].out)*r.qdim+(head*group+int(part[j].head))*d)
+			if d%lanes != 0 { // a whole number of blocks would reach into the next head
+				w.dst[j] = unsafe.Add(s.acc, j*dim*4)
+			}
+		}
+		r.k8.finish(s.rows, roundUp(d, lanes)/lanes, dim*4, s.acc, s.st, &w.dst[0])
+		if d%lanes != 0 {
+			for j := range part {
+				copy(r.attnRows[int(part[j].out)*r.qdim+(head*group+int(part[j].head))*d:][:d], w.acc[(first+j)*dim:])
+			}
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // kernels8Portable is plain Go, for every machine and as the reference of the others.
 var kernels8Portable = kernels8{
 	name: "portable", quantise: quantise8Go,
-	steps8: steps8{scores: scores8Go, softmax: softmax8Go, values: values8Go, add: add8Go},
+	steps8: steps8{scores: scores8Go, softmax: softmax8Go, values: values8Go, add: add8Go}, finish: finish8Go,
 }
 
 // codes views n codes at p plus so many bytes.
@@ -79,8 +79,11 @@ func softmax8Go(rows, pages, scales int, s, p unsafe.Pointer, span *span8, st *r
 	for r := range rows {
 		n := pages * device.PageTokens
 		low, high := 0, n
-		if masked != 0 {
-			low, high = int(st.low[r]), int(st.high[r])
+		if masked != maskNone {
+			high = int(st.high[r])
+		}
+		if masked == maskBoth {
+			low = int(st.low[r])
 		}
 		seen := func(i int) bool { return low <= i && i < high }
 		scale := func(i, which int) float32 {
@@ -150,6 +153,16 @@ func add8Go(rows, dim int, o, acc unsafe.Pointer, st *rows8) {
 		a := at(acc, r*dim*4, dim)
 		for j, v := range ints(o, r*dim*4, dim) {
 			a[j] = fma32(float32(v), st.scale[r], float32(a[j]*st.alpha[r]))
+		}
+	}
+}
+
+func finish8Go(rows, blocks, lda int, acc unsafe.Pointer, st *rows8, dst *unsafe.Pointer) {
+	for r, to := range unsafe.Slice(dst, rows) {
+		factor := 1 / st.sum[r]
+		out := floats(to, blocks*lanes)
+		for i, v := range at(acc, r*lda, len(out)) {
+			out[i] = v * factor
 		}
 	}
 }

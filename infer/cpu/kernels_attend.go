@@ -48,7 +48,7 @@ type span8 [spanPages]unsafe.Pointer
 type strip8 struct {
 	rows   int
 	pages  int            // that its rows see any of, at least 1
-	masked int            // not 0: low and high of the state count
+	masked int            // maskNone, or which bounds of the state count
 	q      unsafe.Pointer // [rows][ldq] codes, zero from the head's size on
 	st     *rows8
 	acc    unsafe.Pointer // [rows][dim] float32
@@ -73,14 +73,23 @@ type kernels8 struct {
 	// rows can be read.
 	fold func(strips []strip8, dim, ldq int, span *span8, pad *pad8)
 	steps8
+	// finish writes acc * (1/sum) for 16*blocks values of each row, to where dst says; rows of acc are lda bytes apart.
+	finish func(rows, blocks, lda int, acc unsafe.Pointer, st *rows8, dst *unsafe.Pointer)
 }
+
+// Which keys of a span a strip's rows see: all, those below each row's high, or those from its low on below its high.
+const (
+	maskNone = iota
+	maskHigh
+	maskBoth
+)
 
 // steps8 are the steps by which a strip takes a span.
 type steps8 struct {
 	// scores: s[rows][128] int32 = q . k for the span's first pages. q is [rows][ldq] codes, zero from the head's size on.
 	scores func(rows, pages, dim, ldq int, q unsafe.Pointer, span *span8, s unsafe.Pointer, st *rows8)
 	// softmax folds the span's scores into the rows' state and gives probabilities p[rows][128], codes 0 to 127. It
-	// overwrites s. scales is where a page has the scales of its keys; masked says that low and high count.
+	// overwrites s. scales is where a page has the scales of its keys.
 	softmax func(rows, pages, scales int, s, p unsafe.Pointer, span *span8, st *rows8, masked int)
 	// values: o[rows][dim] int32 = p . v.
 	values func(rows, pages, dim int, p unsafe.Pointer, span *span8, o unsafe.Pointer)

@@ -8,17 +8,19 @@ import (
 )
 
 var kernels8AMX = kernels8{
-	name: "amx", quantise: quantise8AVX512, fold: foldTiles, steps8: kernels8AVX512.steps8,
+	name: "amx", quantise: quantise8AVX512, fold: foldTiles, steps8: kernels8AVX512.steps8, finish: finish8AVX512,
 }
 
 var kernels8AVX512 = kernels8{
 	name: "avx512", quantise: quantise8AVX512,
 	steps8: steps8{scores: scores8AVX512, softmax: softmax8AVX512, values: values8AVX512, add: add8AVX512},
+	finish: finish8AVX512,
 }
 
 var kernels8AVX2 = kernels8{
 	name: "avx2", quantise: quantise8AVX2,
 	steps8: steps8{scores: scores8AVX2, softmax: softmax8AVX2, values: values8AVX2, add: add8AVX2},
+	finish: finish8AVX2,
 }
 
 // attention is the best of integer attention's kernels that go with an instruction set: not every CPU with AVX-512 has its
@@ -94,3 +96,9 @@ func values8AVX2(rows, pages, dim int, p unsafe.Pointer, span *span8, o unsafe.P
 
 //go:noescape
 func add8AVX2(rows, dim int, o, acc unsafe.Pointer, st *rows8)
+
+//go:noescape
+func finish8AVX512(rows, blocks, lda int, acc unsafe.Pointer, st *rows8, dst *unsafe.Pointer)
+
+//go:noescape
+func finish8AVX2(rows, blocks, lda int, acc unsafe.Pointer, st *rows8, dst *unsafe.Pointer)

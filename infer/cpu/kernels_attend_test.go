@@ -151,6 +151,17 @@ func TestProducts8EqualPortable(t *testing.T) {
 			k.add(rows, dim, ptr(got, 0), ptr(gotAcc, 0), st)
 			add8Go(rows, dim, ptr(want, 0), ptr(wantAcc, 0), st)
 			same(t, "sums", gotAcc, wantAcc)
+
+			var gotTo, wantTo [stripRows8]unsafe.Pointer
+			gotOut, wantOut := aligned(stripRows8*dim), aligned(stripRows8*dim)
+			for i := range rows {
+				st.sum[i] = r.Float32() * 100
+				gotTo[i], wantTo[i] = ptr(gotOut, (rows-1-i)*dim), ptr(wantOut, (rows-1-i)*dim)
+			}
+			blocks := 1 + r.IntN(dim/lanes)
+			k.finish(rows, blocks, dim*4, ptr(gotAcc, 0), st, &gotTo[0])
+			finish8Go(rows, blocks, dim*4, ptr(wantAcc, 0), st, &wantTo[0])
+			same(t, "results", gotOut, wantOut)
 		}
 	})
 }
@@ -181,7 +192,7 @@ func TestSoftmax8EqualsPortable(t *testing.T) {
 				if r.IntN(4) == 0 {
 					at(span[r.IntN(pages)], scalesAt(dim)+128*r.IntN(2), device.PageTokens)[r.IntN(device.PageTokens)] = float32(math.NaN())
 				}
-				masked := r.IntN(2)
+				masked := r.IntN(3)
 				hidden := r.IntN(rows)
 				for i := range rows {
 					got.low[i] = int32(r.IntN(20) - 10)
@@ -215,12 +226,12 @@ func TestSoftmax8EqualsPortable(t *testing.T) {
 						t.Fatalf("round %d, step %d, row %d: probabilities %v, want %v", round, step, i, g, w)
 					}
 					for j, c := range g {
-						if c > codeMax || masked != 0 && c != 0 && (j < int(got.low[i]) || j >= int(got.high[i])) {
+						if c > codeMax || (masked == maskBoth && j < int(got.low[i]) || masked != maskNone && j >= int(got.high[i])) && c != 0 {
 							t.Fatalf("key %d of %d to %d has the code %d", j, got.low[i], got.high[i], c)
 						}
 					}
 				}
-				if i := hidden; masked != 0 && before.sum[i] == before.sum[i] && before.c[i] == before.c[i] &&
+				if i := hidden; masked != maskNone && before.sum[i] == before.sum[i] && before.c[i] == before.c[i] &&
 					(got.alpha[i] != 1 || math.Float32bits(got.scale[i]) != 0 || got.sum[i] != before.sum[i] || got.max[i] != before.max[i]) {
 					t.Fatalf("a span that a row does not see changes it: alpha %g, scale %g", got.alpha[i], got.scale[i])
 				}
@@ -234,7 +245,7 @@ func randomStrips(r *rand.Rand, dim, ldq int, extreme bool) []strip8 {
 	strips := make([]strip8, 1+r.IntN(itemStrips))
 	for i := range strips {
 		q := aligned(stripRows8 * ldq / 4)
-		s := strip8{rows: 1 + r.IntN(stripRows8), pages: 1 + r.IntN(spanPages), masked: r.IntN(2), st: newRows8(), q: ptr(q, 0)}
+		s := strip8{rows: 1 + r.IntN(stripRows8), pages: 1 + r.IntN(spanPages), masked: r.IntN(3), st: newRows8(), q: ptr(q, 0)}
 		if i > 0 {
 			s.rows = min(s.rows, strips[0].rows)
 		}

@@ -173,6 +173,42 @@ func (g *gen) add8() {
 	g.ret()
 }
 
+// finish8 writes
+//
+//	func finish8(rows, blocks, lda int, acc unsafe.Pointer, st *rows8, dst *unsafe.Pointer)
+//
+// which writes acc * (1/sum) to where dst says for each row; rows of acc are lda bytes apart.
+func (g *gen) finish8() {
+	g.text("finish8", 48)
+	g.op("MOVQ rows+0(FP), AX")
+	g.op("MOVQ blocks+8(FP), BX")
+	g.op("MOVQ lda+16(FP), R8")
+	g.op("MOVQ acc+24(FP), SI")
+	g.op("MOVQ st+32(FP), DX")
+	g.op("MOVQ dst+40(FP), R9")
+	g.op("VMOVSS one<>(SB), X%d", g.x(2))
+	row, col := g.unique("row"), g.unique("col")
+	g.label(row)
+	g.op("VDIVSS %d(DX), X%d, X%d", stSum, g.x(2), g.x(0))
+	g.splat(fmt.Sprintf("X%d", g.x(0)), 0)
+	g.op("MOVQ (R9), DI")
+	g.op("MOVQ SI, R10")
+	g.op("MOVQ BX, CX")
+	g.label(col)
+	g.v("VMULPS", mem{"R10", 0}, vec(0), vec(1))
+	g.v("VMOVUPS", vec(1), mem{"DI", 0})
+	g.op("ADDQ $64, R10")
+	g.op("ADDQ $64, DI")
+	g.op("DECQ CX")
+	g.op("JNZ %s", col)
+	g.op("ADDQ R8, SI")
+	g.op("ADDQ $4, DX")
+	g.op("ADDQ $8, R9")
+	g.op("DECQ AX")
+	g.op("JNZ %s", row)
+	g.ret()
+}
+
 // quantise8 writes
 //
 //	func quantise8(blocks int, dst, x unsafe.Pointer, out *quantised)

@@ -10,6 +10,7 @@ func attendAVX2() []byte {
 	g.softmax8Y()
 	g.values8AVX2()
 	g.add8()
+	g.finish8()
 	return g.out.Bytes()
 }
 

@@ -20,17 +20,27 @@ func (g *gen) softmax8Z() {
 	g.bodies(g.softmaxBodyZ)
 }
 
-// bodies writes a body for each number of pages, with and without a mask.
-func (g *gen) bodies(body func(pages int, masked bool)) {
-	free := g.unique("free")
-	labels := map[int]string{}
+// What softmax8's masked says: rows see all keys, those below a bound, or those between two.
+const (
+	maskNone = iota
+	maskHigh
+	maskBoth
+)
+
+// bodies writes a body for each number of pages and kind of mask.
+func (g *gen) bodies(body func(pages, mask int)) {
+	var kinds [maskBoth + 1]string
 	g.op("MOVQ pages+8(FP), R10")
-	g.op("CMPQ masked+56(FP), $0")
-	g.op("JEQ %s", free)
-	for _, masked := range []bool{true, false} {
-		if !masked {
-			g.label(free)
+	for _, mask := range []int{maskHigh, maskBoth} {
+		kinds[mask] = g.unique("masked")
+		g.op("CMPQ masked+56(FP), $%d", mask)
+		g.op("JEQ %s", kinds[mask])
+	}
+	for mask := range kinds {
+		if mask != maskNone {
+			g.label(kinds[mask])
 		}
+		var labels [maxPages + 1]string
 		for n := 2; n <= maxPages; n++ {
 			labels[n] = g.unique("pages")
 			g.op("CMPQ R10, $%d", n)
@@ -40,23 +50,30 @@ func (g *gen) bodies(body func(pages int, masked bool)) {
 			if n > 1 {
 				g.label(labels[n])
 			}
-			body(n, masked)
+			body(n, mask)
 		}
 	}
 }
 
 // visible sets K2 to the keys of vector i that a row sees; Z13 and Z14 hold its bounds.
-func (g *gen) visible(i int) {
-	g.op("VPCMPD $6, keys<>+%d(SB), Z14, K1", 64*i) // high > key
+func (g *gen) visible(i, mask int) {
+	if mask == maskHigh {
+		g.op("VPCMPD $6, keys<>+%d(SB), Z14, K2", 64*i) // high > key
+		return
+	}
+	g.op("VPCMPD $6, keys<>+%d(SB), Z14, K1", 64*i)
 	g.op("VPCMPD $2, keys<>+%d(SB), Z13, K1, K2", 64*i)
 }
 
-func (g *gen) bounds() {
-	g.op("VPBROADCASTD %d(R12), Z13", stLow)
+func (g *gen) bounds(mask int) {
+	if mask == maskBoth {
+		g.op("VPBROADCASTD %d(R12), Z13", stLow)
+	}
 	g.op("VPBROADCASTD %d(R12), Z14", stHigh)
 }
 
-func (g *gen) softmaxBodyZ(pages int, masked bool) {
+func (g *gen) softmaxBodyZ(pages, mask int) {
+	masked := mask != maskNone
 	n := 2 * pages
 	scales := func(off int) { // of the span's keys or values, to Z16..Z23
 		for p := range pages {
@@ -88,13 +105,13 @@ func (g *gen) softmaxBodyZ(pages int, masked bool) {
 	}
 	rows(func() {
 		if masked {
-			g.bounds()
+			g.bounds(mask)
 		}
 		for i := range n {
 			g.op("VCVTDQ2PS %d(R11), Z%d", 64*i, i)
 			g.op("VMULPS Z%d, Z%d, Z%d", 16+i, i, i)
 			if masked {
-				g.visible(i)
+				g.visible(i, mask)
 				g.op("VBLENDMPS Z%d, Z12, K2, Z%d", i, i)
 			}
 			g.op("VMOVUPS Z%d, %d(R11)", i, 64*i)
@@ -119,7 +136,7 @@ func (g *gen) softmaxBodyZ(pages int, masked bool) {
 	scales(4 * 32)
 	rows(func() {
 		if masked {
-			g.bounds()
+			g.bounds(mask)
 		}
 		g.op("VBROADCASTSS %d(R12), Z31", stMax)
 		g.op("VBROADCASTSS %d(R12), Z15", stC)
@@ -129,7 +146,7 @@ func (g *gen) softmaxBodyZ(pages int, masked bool) {
 			g.op("VSUBPS Z31, Z%d, Z%d", x, x)
 			g.exp2(x, t, p)
 			if masked {
-				g.visible(i)
+				g.visible(i, mask)
 				g.op("VMOVAPS.Z Z%d, K2, Z%d", x, x)
 			}
 			if i == 0 {
@@ -228,7 +245,8 @@ func (g *gen) softmax8Y() {
 	g.bodies(g.softmaxBodyY)
 }
 
-func (g *gen) softmaxBodyY(pages int, masked bool) {
+func (g *gen) softmaxBodyY(pages, mask int) {
+	masked := mask != maskNone
 	n := 2 * pages
 	pageReg := []string{"R11", "R12", "R13", "R15"}
 	for p := range pages {
@@ -242,6 +260,9 @@ func (g *gen) softmaxBodyY(pages int, masked bool) {
 			a, b := g.parts(v)[h], g.parts(tmp)[h]
 			g.op("VPBROADCASTD %d(DX), %s", stHigh, a)
 			g.op("VPCMPGTD keys<>+%d(SB), %s, %s", 64*i+32*h, a, a)
+			if mask == maskHigh {
+				continue
+			}
 			g.op("VPBROADCASTD %d(DX), %s", stLow, b)
 			g.op("VPCMPGTD keys<>+%d(SB), %s, %s", 64*i+32*h, b, b)
 			g.op("VPANDN %s, %s, %s", a, b, a)
