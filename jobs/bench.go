@@ -19,6 +19,7 @@ var BenchParts = []string{"ceilings", "prefill", "decode", "prefix", "long", "jo
 type BenchOptions struct {
 	Model       string
 	Activations string // as for a job (auto)
+	ISA         string // as for a job (auto)
 	Threads     int    // (all cores)
 	BatchTokens int    // (the engine's own)
 	Parts       []string
@@ -144,7 +145,7 @@ func Bench(ctx context.Context, store *objstore.Store, o BenchOptions, progress 
 func (m *bench) load(ctx context.Context) error {
 	began := time.Now()
 	var err error
-	if m.loaded, err = loadModel(ctx, m.bundle, m.o.Threads, m.o.Activations); err != nil {
+	if m.loaded, err = loadModel(ctx, m.bundle, deviceOptions{m.o.Threads, m.o.ISA, m.o.Activations}); err != nil {
 		return err
 	}
 	c := m.loaded.config

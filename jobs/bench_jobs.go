@@ -76,7 +76,7 @@ func (m *bench) job(ctx context.Context, p benchProfile, peak *float64) (res *Be
 	}
 	spec := Spec{
 		Model: m.o.Model, Inputs: []string{input}, Output: filepath.Join(dir, "out") + "/", Format: "parquet", Raw: true,
-		Params: infer.DefaultParams(), Threads: m.o.Threads, BatchTokens: m.o.BatchTokens, Activations: m.o.Activations,
+		Params: infer.DefaultParams(), Threads: m.o.Threads, BatchTokens: m.o.BatchTokens, Activations: m.o.Activations, ISA: m.o.ISA,
 	}
 	spec.Params.MaxTokens, spec.Params.IgnoreEOS = p.completion, true
 	j, err := Prepare(ctx, spec, m.store, Events{})

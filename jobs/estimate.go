@@ -160,7 +160,7 @@ func (e *Estimate) output(ctx context.Context, j *Job) error {
 
 // memory asks the device how much the weights take.
 func (e *Estimate) memory(ctx context.Context, j *Job) error {
-	dev, err := newDevice(j.bundle, 1, j.spec.Activations)
+	dev, err := newDevice(j.bundle, deviceOptions{threads: 1, activations: j.spec.Activations})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func Prepare(ctx context.Context, spec Spec, store *objstore.Store, ev Events) (
 
 // describe reads what the model is, without loading it.
 func (j *Job) describe() error {
-	dev, err := newDevice(j.bundle, 1, j.spec.Activations)
+	dev, err := newDevice(j.bundle, deviceOptions{threads: 1, isa: j.spec.ISA, activations: j.spec.Activations})
 	if err != nil {
 		return err
 	}

@@ -33,9 +33,19 @@ func OpenTokenizer(ctx context.Context, ref string, store *objstore.Store) (*tok
 	return t, nil
 }
 
+// deviceOptions are a job's wishes for its device; zero values leave the choice to it.
+type deviceOptions struct {
+	threads     int
+	isa         string // changes no result
+	activations string
+}
+
 // newDevice starts the device for a model; one that only describes or estimates needs a single thread.
-func newDevice(b *bundle.Bundle, threads int, activations string) (*cpu.Device, error) {
-	dev, err := cpu.New(cpu.Config{Threads: threads, Activations: cpu.Activations(resolveActivations(b, activations))})
+func newDevice(b *bundle.Bundle, o deviceOptions) (*cpu.Device, error) {
+	if o.isa == "auto" {
+		o.isa = ""
+	}
+	dev, err := cpu.New(cpu.Config{Threads: o.threads, ISA: o.isa, Activations: cpu.Activations(resolveActivations(b, o.activations))})
 	if err != nil {
 		return nil, Errorf(Config, "", "start the CPU device: %w", err)
 	}
@@ -65,8 +75,8 @@ type loaded struct {
 // Weights beyond it stay packed and are unpacked at every use.
 const weightShare = 0.6
 
-func loadModel(ctx context.Context, b *bundle.Bundle, threads int, activations string) (*loaded, error) {
-	dev, err := newDevice(b, threads, activations)
+func loadModel(ctx context.Context, b *bundle.Bundle, d deviceOptions) (*loaded, error) {
+	dev, err := newDevice(b, d)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (c ModelCall) info(ctx context.Context, verify bool) (*ModelInfo, error) {
 		return nil, err
 	}
 	defer b.Close()
-	dev, err := newDevice(b, 1, "auto")
+	dev, err := newDevice(b, deviceOptions{threads: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -191,7 +191,7 @@ func (r *runState) loadEngine(ctx context.Context) error {
 	j := r.job
 	began := time.Now()
 	var err error
-	if r.loaded, err = loadModel(ctx, j.bundle, j.spec.Threads, j.spec.Activations); err != nil {
+	if r.loaded, err = loadModel(ctx, j.bundle, deviceOptions{j.spec.Threads, j.spec.ISA, j.spec.Activations}); err != nil {
 		return err
 	}
 	kv := j.spec.KVMemory

@@ -55,6 +55,7 @@ type Spec struct {
 	Threads     int
 	Device      string
 	Activations string
+	ISA         string // instruction set: auto, or one that the machine has; no result depends on it
 
 	NoPrefixSharing bool
 	NoSpeculation   bool
@@ -102,6 +103,7 @@ func (s Spec) withDefaults() Spec {
 	def(&s.MessagesColumn, "messages")
 	def(&s.Device, "auto")
 	def(&s.Activations, "auto")
+	def(&s.ISA, "auto")
 	if s.MessagesColumn == "none" {
 		s.MessagesColumn = ""
 	}

@@ -17,6 +17,7 @@ func benchCommand() *cli.Command {
 	flags = append(flags, category("What",
 		text("model", "model reference", ""),
 		text("activations", "as for run", "auto"),
+		text("isa", "as for run", "auto"),
 		whole("threads", "threads of the engine; 0 = all cores", 0),
 		whole("batch-tokens", "tokens of one engine step", 0),
 		text("parts", "parts to measure, with commas: "+strings.Join(jobs.BenchParts, ", "), "all"),
@@ -70,7 +71,7 @@ func benchAction(c *cli.Context) error {
 
 func benchOptions(c *cli.Context) (jobs.BenchOptions, error) {
 	o := jobs.BenchOptions{
-		Model: c.String("model"), Activations: c.String("activations"), Threads: integer(c, "threads"), BatchTokens: integer(c, "batch-tokens"),
+		Model: c.String("model"), Activations: c.String("activations"), ISA: c.String("isa"), Threads: integer(c, "threads"), BatchTokens: integer(c, "batch-tokens"),
 		Repeat: integer(c, "repeat"), Budget: time.Duration(c.Int64("budget")) * time.Second,
 		PromptTokens: integer(c, "prompt-tokens"), Prompts: integer(c, "prompts"), DecodeTokens: integer(c, "decode-tokens"), DecodePast: integer(c, "decode-past"),
 		PrefixRows: integer(c, "prefix-rows"), PrefixTokens: integer(c, "prefix-tokens"), OwnTokens: integer(c, "own-tokens"),

@@ -28,7 +28,7 @@ var yamlKeys = map[string]string{
 	"sampling.min_p": "min-p", "sampling.repetition_penalty": "repetition-penalty", "sampling.presence_penalty": "presence-penalty",
 	"sampling.frequency_penalty": "frequency-penalty", "sampling.seed": "seed", "sampling.stop": "stop", "sampling.n": "samples",
 	"sampling.ignore_eos": "ignore-eos", "sampling.logprobs": "logprobs", "sampling.return_token_ids": "return-token-ids",
-	"engine.device": "device", "engine.activations": "activations", "engine.threads": "threads", "engine.batch_tokens": "batch-tokens",
+	"engine.device": "device", "engine.activations": "activations", "engine.isa": "isa", "engine.threads": "threads", "engine.batch_tokens": "batch-tokens",
 	"engine.max_seqs": "max-seqs", "engine.max_model_len": "max-model-len", "engine.window_rows": "window-rows", "engine.open_shards": "open-shards",
 	"engine.no_dedup": "no-dedup", "engine.no_prefix_sharing": "no-prefix-sharing", "engine.no_speculation": "no-speculation",
 	"limits.kv_memory":   "kv-memory",

@@ -106,6 +106,7 @@ func jobFlags() []cli.Flag {
 	)...)
 	all = append(all, category("Engine",
 		text("device", "auto or cpu", "auto"),
+		text("isa", "instructions to use: auto, amx, avx512, avx2 or portable; no result depends on it", "auto"),
 		text("activations", "auto, f32, int16 or int8: how exactly activations meet quantised weights; auto is int8 for those, f32 for others", "auto"),
 		whole("threads", "threads of the engine; 0 = all cores", 0),
 		whole("batch-tokens", "tokens of one engine step", 0, "max-num-batched-tokens"),
@@ -145,7 +146,7 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 		Raw:           c.Bool("raw"), Seed: c.Int64("seed"), Samples: int32(min(c.Int64("samples"), math.MaxInt32)),
 		MaxModelLen: integer(c, "max-model-len"), BatchTokens: integer(c, "batch-tokens"), MaxSeqs: integer(c, "max-seqs"),
 		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"),
-		Device: c.String("device"), Activations: c.String("activations"),
+		Device: c.String("device"), Activations: c.String("activations"), ISA: c.String("isa"),
 		StrictExit: c.Bool("strict-exit"),
 		Params: infer.Params{
 			MaxTokens: integer(c, "max-tokens"), Temperature: c.Float64("temperature"), TopP: c.Float64("top-p"), TopK: integer(c, "top-k"),
