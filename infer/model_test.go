@@ -22,6 +22,11 @@ var tinyModels = []string{"llama", "llama_rope_llama3", "llama_bias_linear", "mi
 
 func loadTiny(t testing.TB, name string, threads int) (Config, *tokenizer.Tokenizer) {
 	t.Helper()
+	return loadTinyOn(t, name, cpu.Config{Threads: threads})
+}
+
+func loadTinyOn(t testing.TB, name string, on cpu.Config) (Config, *tokenizer.Tokenizer) {
+	t.Helper()
 	fail := func(err error) {
 		if err != nil {
 			t.Helper()
@@ -41,7 +46,7 @@ func loadTiny(t testing.TB, name string, threads int) (Config, *tokenizer.Tokeni
 	fail(err)
 	src.GenerationConfigJSON, err = os.ReadFile(filepath.Join(dir, "generation_config.json"))
 	fail(err)
-	dev, err := cpu.New(cpu.Config{Threads: threads})
+	dev, err := cpu.New(on)
 	fail(err)
 	t.Cleanup(func() { dev.Close() })
 	m, err := model.Load(t.Context(), src, dev, model.Options{})
@@ -51,7 +56,7 @@ func loadTiny(t testing.TB, name string, threads int) (Config, *tokenizer.Tokeni
 	fail(err)
 	tok, err := tokenizer.FromJSON(data)
 	fail(err)
-	return Config{Model: FromModel(m), Tokenizer: FromTokenizer(tok), EOS: m.Config().EOS, KVMemory: 64 << 20, Threads: threads}, tok
+	return Config{Model: FromModel(m), Tokenizer: FromTokenizer(tok), EOS: m.Config().EOS, KVMemory: 64 << 20, Threads: on.Threads}, tok
 }
 
 type tinyGolden struct {

@@ -159,7 +159,7 @@ func (r *run) take(stats *StepStats) {
 		stats.Sampled += sl.sampled
 		if sl.sampled > 0 {
 			s.stamp(now, s.generated() > sl.before)
-			s.spec.earn(sl.sampled, len(sl.draft), sl.accepted)
+			s.spec.earn(len(r.step), len(sl.draft), sl.accepted)
 		}
 		r.settle(sl)
 	}

@@ -23,6 +23,11 @@ const modelEnv = "BATCHMILL_TEST_MODEL"
 
 func loadSmolLM2(t testing.TB, threads int) (Config, *tokenizer.Tokenizer) {
 	t.Helper()
+	return loadSmolLM2On(t, cpu.Config{Threads: threads})
+}
+
+func loadSmolLM2On(t testing.TB, on cpu.Config) (Config, *tokenizer.Tokenizer) {
+	t.Helper()
 	path := os.Getenv(modelEnv)
 	if path == "" {
 		t.Skipf("%s is not set: it names SmolLM2-135M-Instruct.Q4_1.gguf, which make test fetches", modelEnv)
@@ -36,7 +41,7 @@ func loadSmolLM2(t testing.TB, threads int) (Config, *tokenizer.Tokenizer) {
 	f, err := gguf.OpenPath(t.Context(), path)
 	fail(err)
 	t.Cleanup(func() { f.Close() })
-	dev, err := cpu.New(cpu.Config{Threads: threads})
+	dev, err := cpu.New(on)
 	fail(err)
 	t.Cleanup(func() { dev.Close() })
 	m, err := model.Load(t.Context(), model.Source{Weights: f, Metadata: f}, dev, model.Options{})
@@ -44,7 +49,7 @@ func loadSmolLM2(t testing.TB, threads int) (Config, *tokenizer.Tokenizer) {
 	t.Cleanup(func() { m.Close() })
 	tok, err := tokenizer.FromGGUF(f)
 	fail(err)
-	return Config{Model: FromModel(m), Tokenizer: FromTokenizer(tok), EOS: m.Config().EOS, KVMemory: 512 << 20, Threads: threads}, tok
+	return Config{Model: FromModel(m), Tokenizer: FromTokenizer(tok), EOS: m.Config().EOS, KVMemory: 512 << 20, Threads: on.Threads}, tok
 }
 
 func TestSmolLM2Continuations(t *testing.T) {

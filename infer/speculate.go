@@ -16,16 +16,18 @@ import (
 // 8-bit activations, and at 1.5 to 2 times with float32.
 const DefaultSpeculationRows = 16
 
-// The account that every row has, in quarters of a drafted token. A wasted one costs up to a sixteenth of a step, so a
-// row whose drafts all fail is slowed down by 1/4 * 1/16, less than 2 %; one that was accepted saves a whole step.
+// The account that every row has, in parts of a drafted token. A wasted one costs up to a sixteenth of a step. What pays
+// for it are the row's tokens, and the more rows there are, the less of a step one is worth. So rows whose drafts all fail
+// waste a quarter of a drafted token in a step, all together, and slow it down by less than 2 %; one that was foreseen saves a
+// row's part of a step.
 const (
-	draftToken   = 4
-	creditStart  = 16 * draftToken // about one step's cost
+	draftToken   = 64
+	creditStart  = 8 * draftToken
 	creditMost   = 64 * draftToken // a text that stops repeating itself wastes no more than that
-	creditStep   = 1               // for each token generated
-	creditAccept = 4 * draftToken  // for each token foreseen
+	creditStep   = draftToken / 4  // for each token generated, divided by the rows of the step
+	creditAccept = 4 * draftToken  // for each token foreseen, likewise
 	// creditLow is where a row takes only places that agree in carefulMatch tokens.
-	creditLow    = 8 * draftToken
+	creditLow    = 4 * draftToken
 	carefulMatch = 4
 	// draftStart is the length of a row's first draft.
 	draftStart = 4
@@ -55,9 +57,10 @@ func (s *sequence) drafted() []int32 {
 	return s.spec.guess.draft
 }
 
-// earn brings the account up to date after a step that generated so many tokens, with so many drafted and accepted.
-func (p *speculation) earn(generated, drafted, accepted int) {
-	p.credit += creditStep*generated + creditAccept*accepted - draftToken*(drafted-accepted)
+// earn brings the account up to date after a step of so many rows, in which this one had a draft of which so much was
+// accepted.
+func (p *speculation) earn(rows, drafted, accepted int) {
+	p.credit += (creditStep*(1+accepted)+creditAccept*accepted)/rows - draftToken*(drafted-accepted)
 	p.credit = max(min(p.credit, creditMost), 0)
 	if drafted > 0 {
 		p.limit = 2*accepted + 1

@@ -240,35 +240,37 @@ func TestDraftsThatOverflow(t *testing.T) {
 	}
 }
 
-// TestBadDraftsCostLittle: a row whose drafts all fail soon makes few of them, and one whose drafts come true is never
+// TestBadDraftsCostLittle: rows whose drafts all fail soon make few of them, and those whose drafts come true are not
 // held back.
 func TestBadDraftsCostLittle(t *testing.T) {
-	bad := newSpeculation()
-	drafted := 0
-	for range 1000 {
-		n := min(bad.limit, bad.credit/draftToken)
-		bad.earn(1, n, 0)
-		drafted += n
-	}
-	if drafted > 1000/4+creditStart/draftToken {
-		t.Errorf("a row wasted %d drafted tokens of 1000", drafted)
-	}
-	good := newSpeculation()
-	tokens, steps := 0, 0
-	for ; tokens < 1000; steps++ {
-		n := min(good.limit, good.credit/draftToken, DefaultSpeculationRows-1)
-		good.earn(n+1, n, n)
-		tokens += n + 1
-	}
-	if steps > 1000/DefaultSpeculationRows+5 {
-		t.Errorf("%d steps for 1000 tokens that were all foreseen", steps)
-	}
-	bad.earn(1, 0, 0)
-	for range 12 { // a text that begins to repeat itself after a long while without
-		n := min(bad.limit, bad.credit/draftToken)
-		bad.earn(n+1, n, n)
-	}
-	if n := min(bad.limit, bad.credit/draftToken); n < DefaultSpeculationRows-1 {
-		t.Errorf("a row that was wrong for long drafts %d tokens after twelve good steps", n)
+	for _, rows := range []int{1, 4, 15} {
+		most := DefaultSpeculationRows/rows - 1 // what a row gets of a step
+		length := func(p *speculation) int { return min(p.limit, p.credit/draftToken, max(most, 1)) }
+		bad := newSpeculation()
+		wasted := 0
+		for range 1000 {
+			n := length(&bad)
+			bad.earn(rows, n, 0)
+			wasted += n
+		}
+		if all := wasted * rows; all > 1000/4+rows*creditStart/draftToken {
+			t.Errorf("%d rows wasted %d drafted tokens in 1000 steps", rows, all)
+		}
+		for steps := 1; length(&bad) < most; steps++ { // the text begins to repeat itself
+			n := length(&bad)
+			if bad.earn(rows, n, n); steps > 100 {
+				t.Fatalf("of %d rows one that was wrong for long drafts %d tokens after %d steps", rows, n, steps)
+			}
+		}
+		good := newSpeculation()
+		tokens, steps := 0, 0
+		for ; tokens < 1000; steps++ {
+			n := length(&good)
+			good.earn(rows, n, n)
+			tokens += n + 1
+		}
+		if steps > 1000/(max(most, 1)+1)+5 {
+			t.Errorf("%d steps for 1000 tokens that were all foreseen, in one of %d rows", steps, rows)
+		}
 	}
 }
