@@ -22,7 +22,9 @@ import (
 type scratch8 struct {
 	q      []float32 // [itemStrips*16][ldq] codes
 	acc    []float32 // [itemStrips*16][dim]
-	head   []float32 // codes of one head
+	key    []float32 // codes of one head, zero from its size on
+	value  []float32
+	of     [2]quantised
 	strips [itemStrips]strip8
 	ranges [itemStrips]struct{ oldest, newest int } // positions of a strip's rows
 	todo   [itemStrips]strip8                       // of a span
@@ -34,9 +36,10 @@ type scratch8 struct {
 func newScratch8(dim int) *scratch8 {
 	ldq := roundUp(dim, queryUnit)
 	w := &scratch8{
-		q:    aligned(itemStrips * stripRows8 * ldq / 4),
-		acc:  aligned(itemStrips * stripRows8 * dim),
-		head: aligned(ldq / 4),
+		q:     aligned(itemStrips * stripRows8 * ldq / 4),
+		acc:   aligned(itemStrips * stripRows8 * dim),
+		key:   aligned(ldq / 4),
+		value: aligned(ldq / 4),
 		pad: pad8{
 			scores: ptr(aligned(stripRows8*spanTokens), 0),
 			probs:  ptr(aligned(stripRows8*spanTokens/4), 0),

@@ -9,7 +9,7 @@ import (
 
 // kernels8Portable is plain Go, for every machine and as the reference of the others.
 var kernels8Portable = kernels8{
-	name: "portable", quantise: quantise8Go,
+	name: "portable", quantise: quantise8Go, place: place8Go,
 	steps8: steps8{scores: scores8Go, softmax: softmax8Go, values: values8Go, add: add8Go}, finish: finish8Go,
 }
 
@@ -54,6 +54,15 @@ func quantise8Go(blocks int, dst, x unsafe.Pointer, out *quantised) {
 		c := roundCode(v * inverse)
 		d[i] = int8(c)
 		out.sum += c
+	}
+}
+
+func place8Go(dim int, k, v, keys, values unsafe.Pointer, at int) {
+	for j, c := range codes(k, 0, dim) {
+		codes(keys, j/quadWidth*device.PageTokens*quadWidth, quadWidth)[j%quadWidth] = c
+	}
+	for j, c := range codes(v, 0, dim) {
+		codes(values, j*quadWidth, quadWidth)[at] = c
 	}
 }
 

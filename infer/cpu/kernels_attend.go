@@ -69,6 +69,11 @@ type kernels8 struct {
 
 	// quantise rounds 16*blocks values to codes and gives their scale and the sum of the codes in *out.
 	quantise func(blocks int, dst, x unsafe.Pointer, out *quantised)
+	// place puts a token's codes into a page: keys is its quad of the first keys, values the first quad that it shares with
+	// three others, at its byte there.
+	place func(dim int, k, v, keys, values unsafe.Pointer, at int)
+	// touch has the memory fetched that place will write, and the two scales; nil: it cannot be asked for.
+	touch func(dim int, keys, values, scales unsafe.Pointer)
 	// fold folds a span into strips; nil: steps do so one after the other. The first strip is the largest, and all of its 16
 	// rows can be read.
 	fold func(strips []strip8, dim, ldq int, span *span8, pad *pad8)

@@ -4,21 +4,21 @@ import (
 	"unsafe"
 
 	"github.com/batchmill/batchmill/infer/device"
-	"golang.org/x/sys/cpu"
 )
 
 var kernels8AMX = kernels8{
-	name: "amx", quantise: quantise8AVX512, fold: foldTiles, steps8: kernels8AVX512.steps8, finish: finish8AVX512,
+	name: "amx", quantise: quantise8AVX512, place: place8AVX512, touch: touch8AVX512,
+	fold: foldTiles, steps8: kernels8AVX512.steps8, finish: finish8AVX512,
 }
 
 var kernels8AVX512 = kernels8{
-	name: "avx512", quantise: quantise8AVX512,
+	name: "avx512", quantise: quantise8AVX512, place: place8AVX512, touch: touch8AVX512,
 	steps8: steps8{scores: scores8AVX512, softmax: softmax8AVX512, values: values8AVX512, add: add8AVX512},
 	finish: finish8AVX512,
 }
 
 var kernels8AVX2 = kernels8{
-	name: "avx2", quantise: quantise8AVX2,
+	name: "avx2", quantise: quantise8AVX2, place: place8AVX2, touch: touch8AVX2,
 	steps8: steps8{scores: scores8AVX2, softmax: softmax8AVX2, values: values8AVX2, add: add8AVX2},
 	finish: finish8AVX2,
 }
@@ -29,9 +29,9 @@ func (k *kernels) attention() *kernels8 {
 	switch {
 	case k.name == "amx":
 		return &kernels8AMX
-	case k.name == "avx512" && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VNNI:
+	case k.name == "avx512" && hasVNNI():
 		return &kernels8AVX512
-	case k.name == "avx512" && cpu.X86.HasAVX2 && cpu.X86.HasFMA, k.name == "avx2":
+	case k.name == "avx512", k.name == "avx2":
 		return &kernels8AVX2
 	}
 	return &kernels8Portable
@@ -102,3 +102,15 @@ func finish8AVX512(rows, blocks, lda int, acc unsafe.Pointer, st *rows8, dst *un
 
 //go:noescape
 func finish8AVX2(rows, blocks, lda int, acc unsafe.Pointer, st *rows8, dst *unsafe.Pointer)
+
+//go:noescape
+func place8AVX512(dim int, k, v, keys, values unsafe.Pointer, at int)
+
+//go:noescape
+func touch8AVX512(dim int, keys, values, scales unsafe.Pointer)
+
+//go:noescape
+func place8AVX2(dim int, k, v, keys, values unsafe.Pointer, at int)
+
+//go:noescape
+func touch8AVX2(dim int, keys, values, scales unsafe.Pointer)

@@ -101,6 +101,31 @@ func TestQuantise8EqualsPortable(t *testing.T) {
 	})
 }
 
+func TestPlace8EqualsPortable(t *testing.T) {
+	each8(t, func(t *testing.T, k *kernels8) {
+		r := rand.New(rand.NewPCG(9, 10))
+		for range 60 {
+			dim := headUnit * (1 + r.IntN(8))
+			got, want, codes := aligned(pageBytes8(dim)/4), aligned(pageBytes8(dim)/4), aligned(2*dim/4)
+			randomCodes(r, rawBytes(got), false)
+			copy(want, got)
+			randomCodes(r, rawBytes(codes), false)
+			slot := r.IntN(device.PageTokens)
+			for _, to := range []struct {
+				page []float32
+				k    *kernels8
+			}{{got, k}, {want, &kernels8Portable}} {
+				p := ptr(to.page, 0)
+				to.k.place(dim, ptr(codes, 0), ptr(codes, dim/4), unsafe.Add(p, slot*quadWidth),
+					unsafe.Add(p, valuesAt(dim)+slot/quadWidth*dim*quadWidth), slot%quadWidth)
+			}
+			if !bytes.Equal(rawBytes(got), rawBytes(want)) {
+				t.Fatalf("a page differs after slot %d of %d values", slot, dim)
+			}
+		}
+	})
+}
+
 func TestProducts8EqualPortable(t *testing.T) {
 	each8(t, func(t *testing.T, k *kernels8) {
 		r := rand.New(rand.NewPCG(3, 4))

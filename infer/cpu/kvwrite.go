@@ -18,9 +18,33 @@ func (c *queryCodes) grow(heads, dim int) {
 	c.of = make([]quantised, heads)
 }
 
+// pageSlot is where a token's codes go in a page.
+type pageSlot struct{ keys, values, scales unsafe.Pointer }
+
+func (w *writeTask) slot(s *span, i, head int) pageSlot {
+	dim, slot := w.r.cache.vdim, s.slot+i
+	p := w.r.cache.page8(w.layer, s.page, head)
+	return pageSlot{
+		keys:   unsafe.Add(p, slot*quadWidth),
+		values: unsafe.Add(p, valuesAt(dim)+slot/quadWidth*dim*quadWidth),
+		scales: unsafe.Add(p, scalesAt(dim)+4*slot),
+	}
+}
+
+// touch has the memory fetched that a span of one token will write: in decoding it is far away, and every key's quad is in a line of
+// its own.
+func (w *writeTask) touch(s *span) {
+	if w.r.k8.touch == nil || s.n > 1 {
+		return
+	}
+	for h := range w.r.shape.KVHeads {
+		to := w.slot(s, 0, h)
+		w.r.k8.touch(w.r.cache.vdim, to.keys, to.values, to.scales)
+	}
+}
+
 // writeCodes quantises a span's queries, keys and values and scatters the latter two to their page.
 func (w *writeTask) writeCodes(ws *scratch, s *span) {
-	const page = device.PageTokens
 	r := w.r
 	d, dim := r.shape.HeadDim, r.cache.vdim
 	ldq := roundUp(d, queryUnit)
@@ -30,24 +54,16 @@ func (w *writeTask) writeCodes(ws *scratch, s *span) {
 			w.quantise(ws, ptr(r.codes.q, at*ldq/4), r.q[(s.token+i)*r.qdim+h*d:][:d], &r.codes.of[at])
 		}
 	}
-	head := unsafe.Pointer(&ws.int8.head[0])
-	code := codes(head, 0, d)
+	k, v := ptr(ws.int8.key, 0), ptr(ws.int8.value, 0)
+	of := &ws.int8.of
 	for h := range r.shape.KVHeads {
-		to := r.cache.page8(w.layer, s.page, h)
-		keys, values := codes(to, 0, valuesAt(dim)), codes(to, valuesAt(dim), valuesAt(dim))
-		scales := at(to, scalesAt(dim), 2*page)
 		for i := range s.n {
-			slot := s.slot + i
-			var k, v quantised
-			w.quantise(ws, head, r.kx[(s.token+i)*r.kvdim+h*d:][:d], &k)
-			for j, c := range code {
-				keys[(j/quadWidth*page+slot)*quadWidth+j%quadWidth] = c
-			}
-			w.quantise(ws, head, r.vx[(s.token+i)*r.kvdim+h*d:][:d], &v)
-			for j, c := range code {
-				values[(slot/quadWidth*dim+j)*quadWidth+slot%quadWidth] = c
-			}
-			scales[slot], scales[page+slot] = k.scale, v.scale
+			w.quantise(ws, k, r.kx[(s.token+i)*r.kvdim+h*d:][:d], &of[0])
+			w.quantise(ws, v, r.vx[(s.token+i)*r.kvdim+h*d:][:d], &of[1])
+			to := w.slot(s, i, h)
+			r.k8.place(dim, k, v, to.keys, to.values, (s.slot+i)%quadWidth)
+			*(*float32)(to.scales) = of[0].scale
+			*(*float32)(unsafe.Add(to.scales, 4*device.PageTokens)) = of[1].scale
 		}
 	}
 }

@@ -61,6 +61,9 @@ func (w *writeTask) do(worker, item int) {
 	s := r.spans[item]
 	ws := &r.work[worker]
 	d := r.shape.HeadDim
+	if r.cache.codes {
+		w.touch(&s)
+	}
 	for i := range s.n {
 		for h := range r.shape.KVHeads {
 			w.prepare(r.kx[(s.token+i)*r.kvdim+h*d:][:d], s.token+i, w.qkv.KNorm, ws.head)

@@ -6,6 +6,8 @@ import "fmt"
 func attendAVX2() []byte {
 	g := attendStart(avx2)
 	g.quantise8()
+	g.place8()
+	g.touch8()
 	g.scores8AVX2()
 	g.softmax8Y()
 	g.values8AVX2()

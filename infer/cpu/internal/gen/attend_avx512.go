@@ -6,6 +6,8 @@ import "fmt"
 func attendAVX512() []byte {
 	g := attendStart(avx512)
 	g.quantise8()
+	g.place8()
+	g.touch8()
 	g.scores8VNNI()
 	g.softmax8Z()
 	g.values8VNNI()
