@@ -13,7 +13,7 @@ import (
 )
 
 // BenchParts are the parts of a measurement, in their order.
-var BenchParts = []string{"ceilings", "prefill", "decode", "prefix", "long", "jobs"}
+var BenchParts = []string{"ceilings", "prefill", "decode", "prefix", "speculation", "long", "jobs"}
 
 // BenchOptions size a measurement. Zero values are the defaults in parentheses.
 type BenchOptions struct {
@@ -129,7 +129,7 @@ func Bench(ctx context.Context, store *objstore.Store, o BenchOptions, progress 
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"ceilings", m.measureCeilings}, {"prefill", m.measurePrefill}, {"decode", m.measureDecode}, {"prefix", m.measurePrefix}, {"long", m.measureLong}, {"jobs", m.measureJobs}} {
+	}{{"ceilings", m.measureCeilings}, {"prefill", m.measurePrefill}, {"decode", m.measureDecode}, {"prefix", m.measurePrefix}, {"speculation", m.measureSpeculation}, {"long", m.measureLong}, {"jobs", m.measureJobs}} {
 		if !slices.Contains(o.Parts, part.name) {
 			continue
 		}
@@ -173,7 +173,7 @@ func (m *bench) fits() error {
 	for _, part := range []struct {
 		name   string
 		length int
-	}{{"prefill", o.PromptTokens + 1}, {"decode", m.decodeLength(slices.Max(o.Seqs))}, {"prefix", o.PrefixTokens + o.OwnTokens + 1}, {"long", o.LongTokens + 1}} {
+	}{{"prefill", o.PromptTokens + 1}, {"decode", m.decodeLength(slices.Max(o.Seqs))}, {"prefix", o.PrefixTokens + o.OwnTokens + 1}, {"speculation", 3*speculationPeriod + o.DecodeTokens}, {"long", o.LongTokens + 1}} {
 		if part.length > most && slices.Contains(o.Parts, part.name) {
 			return Errorf(Usage, "use shorter prompts", "part %s needs %d tokens a sequence, the model has %d", part.name, part.length, most)
 		}

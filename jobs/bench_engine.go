@@ -12,15 +12,18 @@ import (
 	"github.com/batchmill/batchmill/infer/device"
 )
 
+// engineOptions are off where a figure is per computed token: rows of random ids end in loops, through which speculation
+// would run.
+type engineOptions struct{ share, speculate bool }
+
 // engine makes an engine for so many rows of some length at once.
-func (m *bench) engine(rows, length int, share bool) (*infer.Engine, error) {
+func (m *bench) engine(rows, length int, opt engineOptions) (*infer.Engine, error) {
 	c := m.loaded.config
 	one := int64(device.PagesFor(length)) * c.KVBytesPerPage
 	memory := max(one, min(one*int64(rows), defaultKVMemory()))
 	eng, err := infer.New(infer.Config{
 		Model: m.loaded.forwarder(), Tokenizer: infer.FromTokenizer(m.bundle.Tokenizer), BatchTokens: m.o.BatchTokens, MaxSeqs: rows, MaxModelLen: length,
-		KVMemory: memory, Threads: m.o.Threads, Events: infer.Events{OnStep: m.meter.step}, NoPrefixSharing: !share,
-		NoSpeculation: true, // rows of random ids end in loops that speculation would run through, and figures are per computed token
+		KVMemory: memory, Threads: m.o.Threads, Events: infer.Events{OnStep: m.meter.step}, NoPrefixSharing: !opt.share, NoSpeculation: !opt.speculate,
 	})
 	if err != nil {
 		return nil, Errorf(Config, "", "start the engine: %w", err)
@@ -57,8 +60,9 @@ func (m *bench) repeat(f func() error) error {
 	return nil
 }
 
-// benchRow is a synthetic prompt: common tokens that all rows begin with, own ones, and the tokens to complete.
-type benchRow struct{ common, own, tokens int }
+// benchRow is a synthetic prompt: common tokens that all rows begin with, own ones, and the tokens to complete. With a
+// period the prompt repeats itself after so many tokens.
+type benchRow struct{ common, own, tokens, period int }
 
 // benchSource makes requests of pseudo-random ids.
 type benchSource struct {
@@ -80,7 +84,11 @@ func (s *benchSource) Next(ctx context.Context, _ bool) (*infer.Request, error) 
 		if i >= q.common {
 			row = uint64(s.made) + 1
 		}
-		r.Tokens[i] = int32(mix(row<<32|uint64(i)) % uint64(s.vocab))
+		at := i
+		if q.period > 0 {
+			at %= q.period
+		}
+		r.Tokens[i] = int32(mix(row<<32|uint64(at)) % uint64(s.vocab))
 	}
 	s.made++
 	return r, ctx.Err()

@@ -25,7 +25,7 @@ func (m *bench) measurePrefill(ctx context.Context) error {
 
 // prefillRate is the best rate over the repeats.
 func (m *bench) prefillRate(ctx context.Context, prompts, length int) (best float64, err error) {
-	eng, err := m.engine(prompts, length+1, false)
+	eng, err := m.engine(prompts, length+1, engineOptions{})
 	if err != nil {
 		return 0, err
 	}
@@ -71,7 +71,7 @@ func (m *bench) measureDecode(ctx context.Context) error {
 
 func (m *bench) decode(ctx context.Context, seqs int) (d *BenchDecode, err error) {
 	length := m.decodeLength(seqs)
-	eng, err := m.engine(seqs, length, false)
+	eng, err := m.engine(seqs, length, engineOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (m *bench) measurePrefix(ctx context.Context) error {
 	}
 	var results [2][][]int32
 	once := func(i int, shared bool, best *float64) (err error) {
-		eng, err := m.engine(min(p.Rows, infer.DefaultMaxSeqs), p.PrefixTokens+p.OwnTokens+1, shared)
+		eng, err := m.engine(min(p.Rows, infer.DefaultMaxSeqs), p.PrefixTokens+p.OwnTokens+1, engineOptions{share: shared})
 		if err != nil {
 			return err
 		}
@@ -156,6 +156,49 @@ func (m *bench) measurePrefix(ctx context.Context) error {
 	}
 	return nil
 }
+
+// measureSpeculation decodes one sequence whose prompt repeats itself, with drafts and without.
+func (m *bench) measureSpeculation(ctx context.Context) error {
+	p := &BenchSpeculation{Period: speculationPeriod, Tokens: m.o.DecodeTokens}
+	rows := []benchRow{{own: 3 * p.Period, tokens: p.Tokens, period: p.Period}}
+	var results [2][][]int32
+	once := func(i int, speculate bool, best *float64) (err error) {
+		eng, err := m.engine(1, 3*p.Period+p.Tokens, engineOptions{speculate: speculate})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, eng.Close()) }()
+		m.meter = stepMeter{}
+		if results[i], _, err = m.run(ctx, eng, rows); err != nil {
+			return err
+		}
+		s := eng.Stats()
+		*best = max(*best, perSecond(p.Tokens-1, s.EngineTime-m.meter.prefillTime))
+		if speculate {
+			p.Drafted, p.Accepted, p.Steps = s.DraftedTokens, s.AcceptedTokens, s.Steps
+		}
+		return nil
+	}
+	err := m.repeat(func() error {
+		if err := once(0, true, &p.Rate); err != nil {
+			return err
+		}
+		return once(1, false, &p.Plain)
+	})
+	if err != nil {
+		return err
+	}
+	p.Equal = reflect.DeepEqual(results[0], results[1])
+	p.Gain = p.Rate / p.Plain
+	m.res.Speculation = p
+	if !p.Equal {
+		return Errorf(Internal, "please report it", "results differ with and without speculation")
+	}
+	return nil
+}
+
+// speculationPeriod is the number of tokens after which the prompt repeats itself.
+const speculationPeriod = 40
 
 // measureLong: one long prompt, and one of the usual length right beside it.
 func (m *bench) measureLong(ctx context.Context) error {

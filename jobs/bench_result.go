@@ -14,12 +14,13 @@ type BenchResult struct {
 	Load        float64 `json:"load_s"`
 	PeakRSS     *int64  `json:"peak_rss_bytes"`
 
-	Ceilings *BenchCeilings `json:"ceilings,omitempty"`
-	Prefill  *BenchPrefill  `json:"prefill,omitempty"`
-	Decode   []BenchDecode  `json:"decode,omitempty"`
-	Prefix   *BenchPrefix   `json:"prefix,omitempty"`
-	Long     *BenchLong     `json:"long,omitempty"`
-	Jobs     []BenchJob     `json:"jobs,omitempty"`
+	Ceilings    *BenchCeilings    `json:"ceilings,omitempty"`
+	Prefill     *BenchPrefill     `json:"prefill,omitempty"`
+	Decode      []BenchDecode     `json:"decode,omitempty"`
+	Prefix      *BenchPrefix      `json:"prefix,omitempty"`
+	Speculation *BenchSpeculation `json:"speculation,omitempty"`
+	Long        *BenchLong        `json:"long,omitempty"`
+	Jobs        []BenchJob        `json:"jobs,omitempty"`
 }
 
 // BenchCeilings are what the machine could do at best. Bandwidth is in GB (1e9 bytes) a second, operations in 1e9 a second
@@ -74,6 +75,20 @@ type BenchPrefix struct {
 	Analytic     float64 `json:"analytic_gain"`
 	OfAnalytic   float64 `json:"of_analytic"`
 	Equal        bool    `json:"equal_results"`
+}
+
+// BenchSpeculation: one sequence that repeats itself, with drafts of what may come and without. How much is gained depends on
+// the text; that both give the same does not.
+type BenchSpeculation struct {
+	Period   int     `json:"period"`
+	Tokens   int     `json:"tokens"`
+	Rate     float64 `json:"tokens_per_s"`
+	Plain    float64 `json:"plain_tokens_per_s"`
+	Gain     float64 `json:"gain"`
+	Steps    int64   `json:"steps"`
+	Drafted  int64   `json:"drafted"`
+	Accepted int64   `json:"accepted"`
+	Equal    bool    `json:"equal_results"`
 }
 
 // BenchLong: one long prompt against one of PromptTokens.

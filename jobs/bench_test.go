@@ -26,7 +26,7 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"ceilings", "prefill", "decode", "prefix", "long", "jobs", "job chat", "job code"}; !slices.Equal(parts, want) {
+	if want := []string{"ceilings", "prefill", "decode", "prefix", "speculation", "long", "jobs", "job chat", "job code"}; !slices.Equal(parts, want) {
 		t.Errorf("parts %q, want %q", parts, want)
 	}
 	if c := r.Ceilings; c.ReadOne <= 0 || c.ReadAll <= 0 || c.ReadWeights <= 0 || c.BufferBytes <= 0 {
@@ -49,6 +49,9 @@ func TestBench(t *testing.T) {
 	// 5 of the 6 rows take the prefix from the first.
 	if p := r.Prefix; !p.Equal || p.Cached != 5*40 || p.Shared <= 0 || p.Apart <= 0 || p.Analytic <= 1 || math.Abs(p.Gain-p.Apart/p.Shared) > 1e-9 {
 		t.Errorf("prefix %+v", p)
+	}
+	if p := r.Speculation; !p.Equal || p.Rate <= 0 || p.Plain <= 0 || p.Accepted > p.Drafted || p.Steps <= 0 {
+		t.Errorf("speculation %+v", p)
 	}
 	if len(r.Jobs) != 2 || r.Jobs[0].Profile != "chat" || r.Jobs[0].Rows != 3 || r.Jobs[0].CompletionTokens != 3*64 || r.Jobs[0].Seconds <= 0 || r.Jobs[0].PromptTokens < 3 {
 		t.Errorf("jobs %+v", r.Jobs)

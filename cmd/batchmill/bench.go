@@ -40,7 +40,7 @@ func benchCommand() *cli.Command {
 	)...)
 	return &cli.Command{
 		Name:  "bench",
-		Usage: "measure what the engine makes of this machine on a model: prefill, decode, shared prefixes, long prompts, whole jobs",
+		Usage: "measure what the engine makes of this machine on a model: prefill, decode, shared prefixes, speculation, long prompts, whole jobs",
 		Description: "Rows are synthetic. Each figure is the best of several runs. Beside the engine's figures stand what bounds them, memory\n" +
 			"bandwidth and operations a second, and the share reached.",
 		UsageText: "batchmill bench --model smollm2-135m --parts ceilings,prefill,decode",

@@ -34,6 +34,9 @@ func printBench(out io.Writer, r *jobs.BenchResult) error {
 		fmt.Fprintf(&w, "\nshared prefixes\n  %d rows of %d common and %d own tokens: %.2f s against %.2f s, gain %.2f of %.2f possible (%.0f %%), %d tokens cached\n",
 			p.Rows, p.PrefixTokens, p.OwnTokens, p.Shared, p.Apart, p.Gain, p.Analytic, 100*p.OfAnalytic, p.Cached)
 	}
+	if p := r.Speculation; p != nil {
+		fmt.Fprintf(&w, "\nspeculation\n  a text that repeats itself: %.1f tokens/s against %.1f, gain %.2f; %d of %d drafted tokens were right\n", p.Rate, p.Plain, p.Gain, p.Accepted, p.Drafted)
+	}
 	if l := r.Long; l != nil {
 		fmt.Fprintf(&w, "\nlong prompts\n  %d tokens  %9.1f tokens/s, %.0f %% of the %.1f at %d\n", l.PromptTokens, l.Rate, 100*l.Ratio, l.ShortRate, l.ShortTokens)
 	}
