@@ -34,7 +34,7 @@ TEST_ENV = BATCHMILL_TEST_MODEL='$(MODEL)' BATCHMILL_TEST_PYTHON='$(VENV_PYTHON)
 GO_TEST = set -o pipefail; $(TEST_ENV) $(GO) test -json -timeout 20m
 COUNT = $(GO) run ./internal/tools/testsum
 
-.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench perf figures quality generate tools model clean
+.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench perf perfavx2 figures quality generate tools model clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1|\2/' | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
@@ -84,12 +84,15 @@ bench: model ## run the Go benchmarks: tokenizer, GEMM tiles, attention, tokens/
 	$(TEST_ENV) $(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(PKGS)
 
 # make perf PERFFLAGS='-only ^prefill/ -rounds 1'
-PERF_OUT ?= out/perf
 perf: build model ## measure beside llama.cpp and OpenVINO GenAI, what is missing in out/perf (an hour or two)
-	$(GO) run ./bench/peers -batchmill bin/batchmill -model '$(MODEL)' -out '$(PERF_OUT)' $(PERFFLAGS)
+	$(GO) run ./bench/peers -batchmill bin/batchmill -model '$(MODEL)' -out out/perf $(PERFFLAGS)
 
-figures: ## write the tables of docs/PERFORMANCE.md from out/perf
-	$(GO) run ./bench/peers -out '$(PERF_OUT)' -write docs/PERFORMANCE.md
+perfavx2: build model ## the same with all engines held to AVX2, without OpenVINO, which cannot be held
+	$(GO) run ./bench/peers -batchmill bin/batchmill -model '$(MODEL)' -out out/perf-avx2 -isa avx2 -openvino '' -bench '' $(PERFFLAGS)
+
+figures: ## write the tables of docs/PERFORMANCE.md from out/perf and out/perf-avx2
+	$(GO) run ./bench/peers -out out/perf -write docs/PERFORMANCE.md
+	[ ! -d out/perf-avx2 ] || $(GO) run ./bench/peers -out out/perf-avx2 -write docs/PERFORMANCE.md -mark figures-avx2
 
 # make quality FILES='a.gguf b.gguf' QUALITYFLAGS='-max-change 0.01'
 FILES ?= $(MODEL)

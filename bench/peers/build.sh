@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds llama.cpp for this machine from the llama-cpp-python source package (which carries it), and writes the forms of a
 # GGUF model that are compared. Needs Python with pip, CMake, and a C++ compiler. Everything lands in PEERS_DIR, and nothing
-# is done twice. usage: build.sh MODEL.gguf
+# is done twice. usage: build.sh MODEL.gguf [ISA]
 #
 # On processors with AMX there are two builds. llama.cpp's kernels for AMX are used wherever the compiler offers them, and
 # are not always the faster ones: its kernels for AVX-512, with repacked weights, may be. Figures are compared with the
-# better of the two.
+# better of the two. ISA avx512 or avx2 asks for a build with no more than these instructions.
 set -euo pipefail
 
 # The peer is part of the figure: a change of version belongs into docs/PERFORMANCE.md.
@@ -15,7 +15,8 @@ PYTHON=${PYTHON:-python3}
 JOBS=${JOBS:-2}
 TARGETS=(llama-bench llama-batched-bench llama-quantize llama-server llama-perplexity)
 
-model=${1:?usage: build.sh MODEL.gguf}
+model=${1:?usage: build.sh MODEL.gguf [ISA]}
+isa=${2:-auto}
 mkdir -p "$PEERS_DIR"
 dir=$(cd "$PEERS_DIR" && pwd)
 source_dir=$dir/llama_cpp_python-$VERSION/vendor/llama.cpp
@@ -32,30 +33,35 @@ barrier='    __asm__ volatile("" : : "r"(\&tc) : "memory");'
 amx_source=$source_dir/ggml/src/ggml-cpu/amx/mmq.cpp
 grep -q '"r"(&tc)' "$amx_source" || sed -i "s|^    _tile_loadconfig(&tc);|$barrier\n&|" "$amx_source"
 
-# build NAME [COMPILER_FLAGS]
+# build NAME COMPILER_FLAGS [OPTIONS]
 build() {
-  local to=$dir/build-$VERSION-$1 flags=${2:-} missing=
+  local to=$dir/build-$VERSION-$1 flags=$2 missing=
+  shift 2
   for t in "${TARGETS[@]}"; do [ -x "$to/bin/$t" ] || missing=1; done
   [ -n "$missing" ] || return 0
   local generator=()
   command -v ninja > /dev/null && generator=(-G Ninja)
   cmake -S "$source_dir" -B "$to" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF \
-    -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >&2
+    -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" "$@" >&2
   cmake --build "$to" -j "$JOBS" --target "${TARGETS[@]}" >&2
 }
 
+no_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+builds=(native)
+if grep -qw amx_int8 /proc/cpuinfo 2> /dev/null; then builds=(amx avx512); fi
+if [ "$isa" != auto ]; then builds=("$isa"); fi
 # Read by bench/peers: one name=value a line. build:NAME is a folder of programs.
-if grep -qw amx_int8 /proc/cpuinfo 2> /dev/null; then
-  build amx
-  build avx512 "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
-  printf 'build:amx=%s\nbuild:avx512=%s\n' "$dir/build-$VERSION-amx/bin" "$dir/build-$VERSION-avx512/bin"
-  quantize=$dir/build-$VERSION-avx512/bin/llama-quantize
-else
-  build native
-  printf 'build:native=%s\n' "$dir/build-$VERSION-native/bin"
-  quantize=$dir/build-$VERSION-native/bin/llama-quantize
-fi
+for b in "${builds[@]}"; do
+  case $b in
+    native | amx) build "$b" "" ;;
+    avx512) build avx512 "$no_amx" ;;
+    avx2) build avx2 "" -DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON ;;
+    *) echo "build.sh: unknown ISA $b; known: auto, avx512, avx2" >&2; exit 64 ;;
+  esac
+  quantize=$dir/build-$VERSION-$b/bin/llama-quantize
+  printf 'build:%s=%s\n' "$b" "$dir/build-$VERSION-$b/bin"
+done
 
 # The weights of the model, dequantised to F16 and quantised anew; its own type is the file as it is.
 models=$dir/models

@@ -28,12 +28,12 @@ type config struct {
 	batchmill, model, out, write string
 	llamaBuild, ovSetup, python  string
 	only                         string
-	force, list, noOpenVINO      bool
+	force, list                  bool
 	threads, rounds              int
 	bound                        time.Duration
 	types, long, jobTypes, work  string
 	bench                        string
-	activations                  string
+	activations, isa, mark       string
 	jobRows, probeRows           int
 	slots                        string
 	prefixRows                   int
@@ -62,6 +62,8 @@ func main() {
 	flag.StringVar(&c.bench, "bench", "Q8_0,Q4_0", "types for the whole of batchmill bench")
 	flag.StringVar(&c.work, "work", "Q8_0", "type for the token workloads W1 to W3")
 	flag.StringVar(&c.activations, "activations", "auto", "arithmetic of batchmill")
+	flag.StringVar(&c.isa, "isa", "auto", "instructions that batchmill and llama.cpp may use: auto, avx512, avx2")
+	flag.StringVar(&c.mark, "mark", "figures", "name of the markers in -write's page")
 	flag.IntVar(&c.jobRows, "job-rows", 500, "rows of the whole job")
 	flag.IntVar(&c.probeRows, "probe-rows", 48, "rows with which llama-server's number of slots is chosen")
 	flag.StringVar(&c.slots, "slots", "8,16,32", "numbers of slots to try")
@@ -83,7 +85,7 @@ func main() {
 
 func run(ctx context.Context, c config) error {
 	if c.write != "" {
-		return writeReport(c.out, c.write)
+		return writeReport(c.out, c.write, c.mark)
 	}
 	only, err := regexp.Compile(c.only)
 	if err != nil {

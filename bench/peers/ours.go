@@ -11,7 +11,7 @@ import (
 
 // bench runs `batchmill bench` once and returns what it printed, read and as it is.
 func (s *session) bench(ctx context.Context, file string, repeat int, args ...string) (*benchResult, json.RawMessage, error) {
-	all := append([]string{"bench", "--model", file, "--threads", strconv.Itoa(s.threads), "--activations", s.activations, "--repeat", strconv.Itoa(repeat), "--json"}, args...)
+	all := append([]string{"bench", "--model", file, "--threads", strconv.Itoa(s.threads), "--activations", s.activations, "--isa", s.isa, "--repeat", strconv.Itoa(repeat), "--json"}, args...)
 	out, err := output(ctx, s.batchmill, all...)
 	if err != nil {
 		return nil, nil, err
@@ -56,7 +56,7 @@ func (s *session) job(ctx context.Context, file, input string, rows, tokens int,
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	all := append([]string{"run", "--model", file, "--threads", strconv.Itoa(s.threads), "--activations", s.activations, "--input", input, "--limit", strconv.Itoa(rows),
+	all := append([]string{"run", "--model", file, "--threads", strconv.Itoa(s.threads), "--activations", s.activations, "--isa", s.isa, "--input", input, "--limit", strconv.Itoa(rows),
 		"--output", filepath.Join(dir, "out") + "/", "--format", "parquet", "--max-tokens", strconv.Itoa(tokens), "--ignore-eos", "--progress", "none", "--json"}, args...)
 	out, err := output(ctx, s.batchmill, all...)
 	if err != nil {

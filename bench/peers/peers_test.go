@@ -34,7 +34,7 @@ func standIns(t *testing.T) config {
 		batchmill:  script(t, dir, "batchmill", `{"activations": "int8", "prefill": {"tokens_per_s": 2101.5}, "decode": [{"seqs": 1, "tokens_per_s": 90}, {"seqs": 64, "tokens_per_s": 1200}]}`),
 		llamaBuild: script(t, dir, "build.sh", "build:one="+dir+"\nbuild:two="+dir+"\nmodel:Q8_0=/m.gguf\nversion=peer 1"),
 		python:     script(t, dir, "python", ""), model: "m.gguf", out: filepath.Join(dir, "out"), threads: 2, rounds: 2, bound: time.Minute,
-		types: "Q8_0", only: "^(prefill|decode)/", activations: "auto",
+		types: "Q8_0", only: "^(prefill|decode)/", activations: "auto", isa: "auto",
 	}
 }
 
@@ -74,11 +74,12 @@ func TestRun(t *testing.T) {
 	if said := calls(t, c); strings.Contains(said, "batchmill bench") {
 		t.Errorf("a finished part was measured again:\n%s", said)
 	}
+	beginMark, endMark := marks("figures")
 	table := filepath.Join(c.out, "page.md")
 	if err := os.WriteFile(table, []byte("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeReport(c.out, table); err != nil {
+	if err := writeReport(c.out, table, "figures"); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(table)
@@ -96,7 +97,7 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(table, []byte("no marks"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeReport(c.out, table); err == nil {
+	if err := writeReport(c.out, table, "figures"); err == nil {
 		t.Error("a page without marks was written")
 	}
 }

@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// The tables stand between these lines of the page; what is there is replaced.
-const (
-	beginMark = "<!-- figures: begin (written by make figures) -->"
-	endMark   = "<!-- figures: end -->"
-)
+// marks are the lines of the page between which the tables stand; what is there is replaced.
+func marks(name string) (begin, end string) {
+	return "<!-- " + name + ": begin (written by make figures) -->", "<!-- " + name + ": end -->"
+}
 
 // writeReport puts the tables of the results in dir into a page, or prints them.
-func writeReport(dir, page string) error {
+func writeReport(dir, page, mark string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return err
@@ -44,6 +43,7 @@ func writeReport(dir, page string) error {
 	if err != nil {
 		return err
 	}
+	beginMark, endMark := marks(mark)
 	before, rest, ok1 := strings.Cut(string(data), beginMark)
 	_, after, ok2 := strings.Cut(rest, endMark)
 	if !ok1 || !ok2 {
@@ -100,7 +100,11 @@ func heading(w *strings.Builder, all []*result) {
 	cpus, dates, versions := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	threads := map[int]bool{}
 	for _, r := range all {
-		cpus[r.CPU], dates[r.Date], threads[r.Threads] = true, true, true
+		cpu := r.CPU
+		if r.ISA != "" && r.ISA != "auto" {
+			cpu += ", engines held to " + r.ISA
+		}
+		cpus[cpu], dates[r.Date], threads[r.Threads] = true, true, true
 		for engine, v := range r.Versions {
 			versions[engine+": "+v] = true
 		}

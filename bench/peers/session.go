@@ -50,6 +50,7 @@ type result struct {
 	Part     string            `json:"part"`
 	Whole    bool              `json:"whole"` // it ran to its end
 	CPU      string            `json:"cpu"`
+	ISA      string            `json:"isa"` // that the engines were held to, or auto
 	Threads  int               `json:"threads"`
 	Date     string            `json:"date"`
 	Versions map[string]string `json:"versions"`
@@ -98,7 +99,7 @@ func firstLine(err error) string {
 
 // prepare builds the peers and writes the workloads.
 func (s *session) prepare(ctx context.Context) error {
-	values, err := s.script(ctx, s.llamaBuild)
+	values, err := s.script(ctx, s.llamaBuild, s.isa)
 	if err != nil {
 		return fmt.Errorf("build llama.cpp: %w", err)
 	}
@@ -136,8 +137,8 @@ func (s *session) prepare(ctx context.Context) error {
 }
 
 // script runs a set-up script and reads the name=value lines that it prints.
-func (s *session) script(ctx context.Context, name string) (values [][2]string, err error) {
-	cmd := exec.CommandContext(ctx, name, s.model)
+func (s *session) script(ctx context.Context, name string, args ...string) (values [][2]string, err error) {
+	cmd := exec.CommandContext(ctx, name, append([]string{s.model}, args...)...)
 	cmd.Stderr = os.Stderr // building takes minutes: show it
 	out, err := cmd.Output()
 	if err != nil {
@@ -153,7 +154,7 @@ func (s *session) script(ctx context.Context, name string) (values [][2]string, 
 
 // measure runs a part's rounds and stores the result after each.
 func (s *session) measure(ctx context.Context, p part) error {
-	r := &result{Part: p.name, CPU: cpuName(), Threads: s.threads, Date: time.Now().UTC().Format(time.DateOnly), Versions: s.peers}
+	r := &result{Part: p.name, CPU: cpuName(), ISA: s.isa, Threads: s.threads, Date: time.Now().UTC().Format(time.DateOnly), Versions: s.peers}
 	began := time.Now()
 	for round := 0; round < s.rounds && (round == 0 || time.Since(began) < s.bound); round++ {
 		fmt.Fprintf(os.Stderr, "%s: round %d of %d\n", p.name, round+1, s.rounds)
