@@ -12,7 +12,8 @@
 //   - With Activations other than f32, quantised weights are multiplied in exact integers, block by block of 32 k; q8.go says
 //     how. With int8, keys, values and probabilities are integers too; attend8.go says how.
 //   - Sums for norms and softmax run in 16 virtual lanes that are folded by one tree (i with i+8, i+4, i+2, i+1).
-//   - There is one exponential: the polynomial of expf32, in vectors and in Go.
+//   - There is one exponential in float32, the polynomial of expf32, and one of integer attention, that of exp2f32, in vectors
+//     and in Go.
 //   - Where kernels do not fuse, Go code writes float32(x*y)+z, since Go may fuse x*y+z; where they do, it uses fma32.
 //   - Attention folds whole pages of 32 keys in page order (spans of four pages where they are integers). A masked key has
 //     probability exactly 0, and what is masked for a row leaves that row as it was.
@@ -25,7 +26,7 @@
 // about the file's size, expanded to bytes. Float activations in front of a product are packed in strips of as many tokens as a tile
 // has rows (14, 6): [strip][k/16][rows][16]; a tile walks a strip with constant offsets from one pointer, and filling a strip is copies
 // of 16 values. Integers lie in strips as each kernel wants them (qStrips). Keys are stored transposed per page, [headDim][32],
-// values as [32][headDim]: both are panels already.
+// values as [32][headDim]: both are panels already. As codes, they lie in fours: what integer products take at once (kernels8).
 package cpu
 
 //go:generate go run ./internal/gen
