@@ -3,11 +3,13 @@ package infer
 import (
 	"errors"
 	"math"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/batchmill/batchmill/infer/tokenizer"
 	"github.com/batchmill/batchmill/internal/row"
 )
 
@@ -211,27 +213,56 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestSteadyStateAllocations holds the engine to at most one allocation per token beyond a fixed number per row: text
-// and ids grow by doubling, and a step's own memory is reused.
+// TestSteadyStateAllocations: steps allocate nothing. What a row collects (ids, text, its page table) grows by doubling,
+// so that a few allocations a row are left over hundreds of steps; only log-probabilities allocate with every token.
 func TestSteadyStateAllocations(t *testing.T) {
-	measure := func(tokens int) uint64 {
-		var list []*Request
-		for i := range 16 {
-			list = append(list, request(int64(i), 20, func(p *Params) { p.MaxTokens, p.IgnoreEOS, p.Temperature = tokens, true, 0.8 }))
-		}
-		e := newFake(t, func(c *Config) { c.Tokenizer = silentTokenizer{} })
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		runAll(t, e, list, 0)
-		runtime.ReadMemStats(&after)
-		return after.Mallocs - before.Mallocs
+	data, err := os.ReadFile("testdata/tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	measure(10)
-	short, long := measure(100), measure(900)
-	perToken := (float64(long) - float64(short)) / (16 * 800)
-	// the fake model itself makes one slice per row of logits
-	if perToken > 1.2 {
-		t.Errorf("%.2f allocations per token", perToken)
+	tok, err := tokenizer.FromJSON(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, from, to = 128, 40, 240
+	const vocab = 512 // of the tokenizer; with so many rows sampling is spread over goroutines
+	for name, c := range map[string]struct {
+		change           func(*Params)
+		perRow, perToken float64
+	}{
+		"greedy":      {func(p *Params) {}, 12, 0},
+		"temperature": {func(p *Params) { p.Temperature, p.TopP, p.TopK, p.MinP = 0.8, 0.9, 40, 0.01 }, 12, 0},
+		"penalties":   {func(p *Params) { p.RepetitionPenalty, p.PresencePenalty = 1.1, 0.1 }, 24, 0},        // ids seen
+		"stop":        {func(p *Params) { p.Stop = []string{"never to be found in it", "nor this"} }, 24, 0}, // beginnings of them
+		"logprobs":    {func(p *Params) { p.Logprobs = 2 }, 12, 3*3 + 1},                                     // tokens' texts, part of the result
+	} {
+		t.Run(name, func(t *testing.T) {
+			var list []*Request
+			for i := range rows {
+				list = append(list, request(int64(i), 20, func(p *Params) { p.MaxTokens, p.IgnoreEOS = to+20, true; c.change(p) }))
+			}
+			var before, after runtime.MemStats
+			tokens, steps := 0, 0
+			e := newFake(t, func(cfg *Config) {
+				cfg.Tokenizer, cfg.Threads = FromTokenizer(tok), 2
+				cfg.Model = &fakeModel{vocab: vocab, positions: 1000}
+				cfg.SpeculationRows = 64 // drafts too
+				cfg.Events.OnStep = func(s StepStats) {
+					switch steps++; {
+					case steps == from:
+						runtime.ReadMemStats(&before)
+					case steps == to:
+						runtime.ReadMemStats(&after)
+					case steps > from && steps < to:
+						tokens += s.Sampled
+					}
+				}
+			})
+			runAll(t, e, list, 0)
+			if got := float64(after.Mallocs - before.Mallocs); tokens < rows*(to-from-1) || got > c.perToken*float64(tokens)+c.perRow*rows {
+				t.Errorf("%v allocations for %d tokens of %d rows", got, tokens, rows)
+			}
+		})
 	}
 }
 

@@ -45,6 +45,7 @@ func (m *fakeModel) NewCache(pages int) (Cache, error) {
 type fakeCache struct {
 	m   *fakeModel
 	ids []int32 // [page][slot]
+	seq []int32 // scratch
 }
 
 func (c *fakeCache) Close() error { return nil }
@@ -103,10 +104,11 @@ func (c *fakeCache) Forward(ctx context.Context, b *device.Batch, logits [][]flo
 				continue
 			}
 			n := s.Past + int(at) - s.Start + 1
-			seq := make([]int32, n)
-			for pos := range seq {
-				seq[pos] = c.ids[int(s.Pages[pos/kv.PageTokens])*kv.PageTokens+pos%kv.PageTokens]
+			seq := c.seq[:0]
+			for pos := range n {
+				seq = append(seq, c.ids[int(s.Pages[pos/kv.PageTokens])*kv.PageTokens+pos%kv.PageTokens])
 			}
+			c.seq = seq
 			fakeLogits(seq, logits[i][:c.m.vocab])
 			if c.m.spoil != nil {
 				c.m.spoil(b.Tokens[at], seq, logits[i])

@@ -21,7 +21,7 @@ func (s *sampler) logSumExp(logits []float32, best float32) float64 {
 }
 
 // topLogprobs lists the k most likely tokens (fewer where the vocabulary is smaller), the lowest id first among equals.
-// k is at most MaxTopLogprobs, so insertion into a sorted list is the cheapest.
+// k is at most MaxTopLogprobs, so insertion into a sorted list is the cheapest. The list is valid until the next call.
 func (s *sampler) topLogprobs(logits []float32, k int, logZ float64) []idLogprob {
 	if k = min(k, len(logits)); k <= 0 {
 		return nil
@@ -42,11 +42,11 @@ func (s *sampler) topLogprobs(logits []float32, k int, logZ float64) []idLogprob
 		top[at] = int32(i)
 	}
 	s.top = top
-	out := make([]idLogprob, k)
-	for i, id := range top {
-		out[i] = idLogprob{id, float64(logits[id]) - logZ}
+	s.likely = s.likely[:0]
+	for _, id := range top {
+		s.likely = append(s.likely, idLogprob{id, float64(logits[id]) - logZ})
 	}
-	return out
+	return s.likely
 }
 
 // describe turns a choice into an entry of the result.

@@ -29,13 +29,14 @@ type sampler struct {
 	weights []float64
 	border  []int32 // indexes of candidates in the bucket where top_p ends
 	top     []int32
+	likely  []idLogprob
 }
 
 // choice is one sampled token. logprob and top are set only when asked for; both are of the raw logits, in float64.
 type choice struct {
 	id      int32
 	logprob float64
-	top     []idLogprob // most likely first, the lowest id first among equals
+	top     []idLogprob // most likely first, the lowest id first among equals; valid until the sampler's next call
 }
 
 // sample chooses completion token pos (from 0) from raw logits [vocabulary], which are left as they were. hist is nil

@@ -18,12 +18,13 @@ type decodeStep interface {
 	flush(d *Decoder, next int)
 }
 
-// Decoder decodes a stream of ids. It is not safe for concurrent use.
+// Decoder decodes a stream of ids. It is not safe for concurrent use. It keeps the text so far, of which it hands out
+// pieces, so that a token costs no allocation.
 type Decoder struct {
 	t     *Tokenizer
 	skip  bool
 	steps []decodeStep
-	out   []byte
+	text  strings.Builder
 }
 
 // NewDecoder returns a decoder for one text. skipSpecial drops special tokens.
@@ -38,16 +39,16 @@ func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
 // Push takes the next id and returns the text that is complete with it, which can be none. Ids that the tokenizer does not
 // have stand for nothing.
 func (d *Decoder) Push(id int32) string {
-	d.out = d.out[:0]
+	start := d.text.Len()
 	d.push(id)
-	return string(d.out)
+	return d.text.String()[start:]
 }
 
 // Flush ends the text: what is held back comes out, with U+FFFD for what stayed incomplete.
 func (d *Decoder) Flush() string {
-	d.out = d.out[:0]
+	start := d.text.Len()
 	d.flush()
-	return string(d.out)
+	return d.text.String()[start:]
 }
 
 func (d *Decoder) push(id int32) {
@@ -64,7 +65,7 @@ func (d *Decoder) flush() {
 
 func (d *Decoder) feed(step int, token string) {
 	if step == len(d.steps) {
-		d.out = append(d.out, token...)
+		d.text.WriteString(token)
 		return
 	}
 	d.steps[step].push(token, d, step+1)
@@ -77,7 +78,7 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 		d.push(id)
 	}
 	d.flush()
-	return string(d.out)
+	return d.text.String()
 }
 
 // Bytes returns the bytes that id adds in the middle of a text; nil for an id that stands for nothing. They can be part of
@@ -121,7 +122,11 @@ func (b *byteLevelStep) emit(d *Decoder, next int, final bool) {
 	var n int
 	b.text, n = appendLossy(b.text[:0], b.held, final)
 	b.held = append(b.held[:0], b.held[n:]...)
-	if len(b.text) > 0 {
+	switch {
+	case len(b.text) == 0:
+	case next == len(d.steps): // as in most tokenizers
+		d.text.Write(b.text)
+	default:
 		d.feed(next, string(b.text))
 	}
 }
