@@ -181,27 +181,96 @@ func TestSpeculationChangesNoByte(t *testing.T) {
 	}
 }
 
-// TestDraftsTakeNothingFromOthers: in a pool that just holds all rows none is preempted, and none fails.
+// TestDraftsTakeNothingFromOthers: in a pool and a context that just hold all rows none is preempted and none fails, and
+// after a step no more pages are held than the tokens so far take, though drafts cross into new ones.
 func TestDraftsTakeNothingFromOthers(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		var requests []*Request
 		pages := 0
 		for i := range n {
-			q := request(int64(i), 10+i*9, func(p *Params) { p.MaxTokens, p.IgnoreEOS = 200-i*11, true })
+			q := request(int64(i), 10+i*9, func(p *Params) { p.MaxTokens, p.IgnoreEOS = 200-i*9, true })
 			requests = append(requests, q)
 			pages += kv.PagesFor(len(q.Tokens) + q.Params.MaxTokens - 1)
 		}
-		preempted := 0
+		preempted, tokens, crossed := 0, 0, 0
+		m := repeating(&fakeModel{vocab: fakeVocab, positions: 210})
+		m.step = func(b *device.Batch) {
+			for _, s := range b.Seqs {
+				if s.Past >= 10+9*n && s.Past/kv.PageTokens < (s.Past+s.Len-1)/kv.PageTokens {
+					crossed++
+				}
+			}
+		}
 		e := newFake(t, func(c *Config) {
-			c.Model = repeating(c.Model.(*fakeModel))
+			c.Model = m
 			c.KVMemory, c.NoPrefixSharing = int64(pages)*kv.PageTokens, true
 			c.Events.OnPreempt = func(int64, int) { preempted++ }
+			c.Events.OnStep = func(s StepStats) {
+				if tokens += s.Prefill + s.Decode; n == 1 && s.Running == 1 && s.KVUsed != kv.PagesFor(tokens) {
+					t.Errorf("%d tokens hold %d pages", tokens, s.KVUsed)
+				}
+			}
 		})
 		e.firstShare = 0
 		runAll(t, e, requests, 0)
 		st := e.Stats()
-		if preempted > 0 || st.Failed > 0 || st.AcceptedTokens == 0 || st.Steps >= 200 {
-			t.Errorf("%d rows: %d preemptions, %+v", n, preempted, st)
+		if preempted > 0 || st.Failed+st.FailedSteps > 0 || st.AcceptedTokens == 0 || st.Steps >= 200 || crossed == 0 {
+			t.Errorf("%d rows: %d preemptions, %d drafts in new pages, %+v", n, preempted, crossed, st)
+		}
+	}
+}
+
+// toxicRequests draft a token that no completion has.
+func toxicRequests(toxic int32) []*Request {
+	var requests []*Request
+	for i := range 5 {
+		q := request(int64(i), 0, func(p *Params) { p.MaxTokens, p.IgnoreEOS = 60, true })
+		for j := range int32(30) {
+			q.Tokens = append(q.Tokens, j%7, j%5, toxic, j%5)
+		}
+		requests = append(requests, q)
+	}
+	return requests
+}
+
+// runToxic runs them on a model that never chooses the token.
+func runToxic(t *testing.T, m *fakeModel, toxic int32, change func(*Config)) (map[int64]Completion, Stats) {
+	like := repeating(m).spoil
+	m.spoil = func(id int32, seq []int32, logits []float32) {
+		like(id, seq, logits)
+		logits[toxic] = -9
+	}
+	e := newFake(t, func(c *Config) {
+		c.Model = m
+		change(c)
+	})
+	return runAll(t, e, toxicRequests(toxic), 0), e.Stats()
+}
+
+// TestDraftsThatFailSteps: what fails is the draft, so no row does, and none drafts again.
+func TestDraftsThatFailSteps(t *testing.T) {
+	const toxic, prompt = 13, 120
+	broken := func(b *device.Batch) error {
+		for i, id := range b.Tokens {
+			if id == toxic && b.Positions[i] >= prompt {
+				return errors.New("it cannot be computed")
+			}
+		}
+		return nil
+	}
+	for _, seqs := range []int{1, 5} {
+		want, _ := runToxic(t, &fakeModel{vocab: fakeVocab, positions: 1000, broken: broken}, toxic, func(c *Config) { c.NoSpeculation = true })
+		got, st := runToxic(t, &fakeModel{vocab: fakeVocab, positions: 1000, broken: broken}, toxic, func(c *Config) { c.MaxSeqs = seqs })
+		for id, c := range got {
+			if err := errors.Join(same(c, want[id]), wellFormed(c)); err != nil {
+				t.Error(err)
+			}
+			if c.Attempts > 1+seqs {
+				t.Errorf("row %d was started %d times", id, c.Attempts)
+			}
+		}
+		if st.Failed > 0 || st.FailedSteps == 0 || st.FailedSteps > 5 {
+			t.Errorf("%+v", st)
 		}
 	}
 }
@@ -210,26 +279,8 @@ func TestDraftsTakeNothingFromOthers(t *testing.T) {
 // weight of 0 is NaN. The completions must be those without drafts.
 func TestDraftsThatOverflow(t *testing.T) {
 	const toxic = 13
-	run := func(off bool) (map[int64]Completion, Stats) {
-		m := repeating(&fakeModel{vocab: fakeVocab, positions: 1000, toxic: toxic})
-		like := m.spoil
-		m.spoil = func(id int32, seq []int32, logits []float32) {
-			like(id, seq, logits)
-			logits[toxic] = -9
-		}
-		e := newFake(t, func(c *Config) { c.Model, c.NoSpeculation = m, off })
-		var requests []*Request
-		for i := range 5 {
-			q := request(int64(i), 0, func(p *Params) { p.MaxTokens, p.IgnoreEOS = 60, true })
-			for j := range int32(30) {
-				q.Tokens = append(q.Tokens, j%7, j%5, toxic, j%5)
-			}
-			requests = append(requests, q)
-		}
-		return runAll(t, e, requests, 0), e.Stats()
-	}
-	want, _ := run(true)
-	got, st := run(false)
+	want, _ := runToxic(t, &fakeModel{vocab: fakeVocab, positions: 1000, toxic: toxic}, toxic, func(c *Config) { c.NoSpeculation = true })
+	got, st := runToxic(t, &fakeModel{vocab: fakeVocab, positions: 1000, toxic: toxic}, toxic, func(*Config) {})
 	for id, c := range got {
 		if err := errors.Join(same(c, want[id]), wellFormed(c)); err != nil {
 			t.Error(err)
