@@ -34,6 +34,14 @@
 //
 // In a step, sequences whose page tables begin with the same pages follow one another, the decoding ones first.
 //
+// # Speculation
+//
+// Where a step has few tokens, as at the end of a job, decoding rows get drafts behind their last token: tokens that
+// followed the same words earlier in the row (see infer/draft). All are computed in one step, and sampled in order as long
+// as each was foreseen; the rest is dropped, with its pages. A completion is the same either way, log-probabilities
+// included, and so are masks' calls. Rows whose drafts fail make few, and a step that failed, or overflowed, with a draft
+// is repeated without.
+//
 //	engine, err := infer.New(infer.Config{Model: infer.FromModel(m), Tokenizer: infer.FromTokenizer(tok), KVMemory: 1 << 30})
 //	err = engine.Run(ctx, source, func(c infer.Completion) error { return write(c) })
 package infer
