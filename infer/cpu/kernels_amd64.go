@@ -11,7 +11,7 @@ var kernelsAVX512 = kernels{
 	tile: tileAVX512, addRows: addRowsAVX512, sumSquares: sumSquaresAVX512, normRow: normRowAVX512, siluMul: siluMulAVX512,
 	softmax: softmaxAVX512, scaleRows: scaleRowsAVX512, rotate: rotateAVX512,
 	expand8: expand8AVX512, expand4: expand4AVX512,
-	q8: &qVNNI,
+	q8: &qVNNI, q8few: &qFew,
 }
 
 var kernelsAVX2 = kernels{
@@ -25,7 +25,7 @@ var kernelsAVX2 = kernels{
 // kernelsAVX512NoVNNI multiplies integers as AVX2 does.
 var kernelsAVX512NoVNNI = func() kernels {
 	k := kernelsAVX512
-	k.q8 = &qAVX2
+	k.q8, k.q8few = &qAVX2, nil
 	return k
 }()
 

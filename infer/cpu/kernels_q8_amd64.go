@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/cpu"
+
+	"github.com/batchmill/batchmill/infer/quant"
 )
 
 var qVNNI = qKernels{
@@ -35,10 +37,34 @@ var qAMX = qKernels{
 	gemm16: gemm16AMX, gemm16Min: gemm16MinAMX, gemm16Sub: gemm16SubAMX,
 }
 
+// qFew multiplies up to four tokens by stored panels, which are then read from memory and not worth expanding.
+var qFew = qKernels{
+	name: "avx512-vnni, few tokens", strip: fewTokens8, block8: 32 * fewTokens8, rowStep: 4, quant8: quant8FewAVX512,
+	direct: func(f quant.Form) func(args *fewArgs) {
+		switch {
+		case f.Bits == 8:
+			return few8AVX512
+		case f.Bits == 6:
+			return few6SuperAVX512
+		case f.Bits == 5 && f.Super:
+			return few5MinSuperAVX512
+		case f.Bits == 5 && f.Min:
+			return few5MinAVX512
+		case f.Bits == 5:
+			return few5AVX512
+		case f.Super:
+			return few4MinSuperAVX512
+		case f.Min:
+			return few4MinAVX512
+		}
+		return few4AVX512
+	},
+}
+
 // kernelsAMX are those of AVX-512, with tiles for integers.
 var kernelsAMX = func() kernels {
 	k := kernelsAVX512
-	k.name, k.q8, k.q8few = "amx", &qAMX, &qVNNI
+	k.name, k.q8 = "amx", &qAMX
 	return k
 }()
 
@@ -169,3 +195,30 @@ func quant8AMX(args *quantArgs)
 
 //go:noescape
 func quant16AMX(args *quantArgs)
+
+//go:noescape
+func few8AVX512(args *fewArgs)
+
+//go:noescape
+func few4AVX512(args *fewArgs)
+
+//go:noescape
+func few4MinAVX512(args *fewArgs)
+
+//go:noescape
+func few5AVX512(args *fewArgs)
+
+//go:noescape
+func few5MinAVX512(args *fewArgs)
+
+//go:noescape
+func few4MinSuperAVX512(args *fewArgs)
+
+//go:noescape
+func few5MinSuperAVX512(args *fewArgs)
+
+//go:noescape
+func few6SuperAVX512(args *fewArgs)
+
+//go:noescape
+func quant8FewAVX512(args *quantArgs)

@@ -51,6 +51,9 @@ type qKernels struct {
 	gemm8, gemm8Min, gemm8Sub    func(args *qArgs)
 	gemm16, gemm16Min, gemm16Sub func(args *qArgs)
 	nibbles, nibblesMin          func(args *qArgs) // for 4-bit codes with 8-bit activations; nil: gemm8 takes them
+
+	// direct multiplies a stored panel without expanding it; nil: there is none, or it is for few tokens and there are more.
+	direct func(f quant.Form) func(args *fewArgs)
 }
 
 // qArgs are the arguments of a product, C[rows][32] = activations x panel. Kernels change them while they go on from strip to strip.
@@ -72,6 +75,20 @@ type qArgs struct {
 	sums    uintptr // VNNI: where integer sums start, [groups][32]; AVX2 nibbles: sums of activations, as sa
 	scratch uintptr // qScratch bytes
 	ahead   uintptr // what to fetch into the caches on the way, while the first strip is computed; 0: nothing
+}
+
+// fewArgs are the arguments of a product straight from a stored panel; see qLayout. The generator knows the offsets.
+type fewArgs struct {
+	blocks      int     // k/32
+	a           uintptr // activations, [blocks][8][4][4] signed bytes
+	low, high   uintptr // codes
+	scale, min  uintptr // float16
+	sub, subMin uintptr
+	sa, s1      uintptr // [blocks][4]
+	sums        uintptr // int32 [blocks][4]: sums of activations
+	c           uintptr
+	ldc         int // bytes from row to row
+	rows        int // 1 to 4
 }
 
 // qScratch is the memory that kernels want for sums on their way: four slots of up to four tiles of 16 x 16 int32.

@@ -132,7 +132,7 @@ func TestQuantisedProducts(t *testing.T) {
 		for _, a := range []Activations{ActivationsInt8, ActivationsInt16} {
 			t.Run(fmt.Sprintf("%v/%s", typ, a), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(21, uint64(typ)))
-				for _, n := range []int{1, 2, 3, 5, 6, 7, 13, 14, 15, 16, 17, 31, 33, 70} {
+				for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 13, 14, 15, 16, 17, 31, 33, 70} {
 					in, out := 256*(1+r.IntN(3)), 1+r.IntN(80)
 					if values, _ := typ.Block(); values == qBlock {
 						in = qBlock * (1 + r.IntN(11))
@@ -316,6 +316,16 @@ func TestQArgsLayout(t *testing.T) {
 	} {
 		if at != uintptr(8*i) {
 			t.Errorf("field %d of qArgs is at %d", i, at)
+		}
+	}
+	var f fewArgs
+	for i, at := range []uintptr{
+		unsafe.Offsetof(f.blocks), unsafe.Offsetof(f.a), unsafe.Offsetof(f.low), unsafe.Offsetof(f.high), unsafe.Offsetof(f.scale), unsafe.Offsetof(f.min),
+		unsafe.Offsetof(f.sub), unsafe.Offsetof(f.subMin), unsafe.Offsetof(f.sa), unsafe.Offsetof(f.s1), unsafe.Offsetof(f.sums), unsafe.Offsetof(f.c),
+		unsafe.Offsetof(f.ldc), unsafe.Offsetof(f.rows),
+	} {
+		if at != uintptr(8*i) {
+			t.Errorf("field %d of fewArgs is at %d", i, at)
 		}
 	}
 	var q quantArgs

@@ -38,6 +38,7 @@ type qTask struct {
 type qScratchpad struct {
 	panel, second qPanel
 	args          qArgs
+	few           fewArgs
 	quant         quantArgs
 	sums          []float32 // qScratch bytes
 	tile, other   []float32 // [tokens of a block][32]
@@ -105,6 +106,17 @@ func (g *qTask) tokens(first, last int) (token, n int) {
 // multiply runs strips from first on, n tokens in all, with panel p of m into c, whose rows are ldc bytes apart.
 func (g *qTask) multiply(w *qScratchpad, panel *qPanel, m *matrix, p, first, n int, c []float32, ldc int) {
 	k := g.a.k
+	if k.direct != nil {
+		stored := uintptr(m.storedPanel(w, p))
+		l := &m.q
+		w.few = fewArgs{
+			low: stored, high: stored + uintptr(l.high), scale: stored + uintptr(l.scale), min: stored + uintptr(l.min),
+			sub: stored + uintptr(l.sub), subMin: stored + uintptr(l.subMin), c: address(c, 0), ldc: ldc, rows: n,
+		}
+		g.a.few(&w.few)
+		k.direct(l.form)(&w.few)
+		return
+	}
 	nibbles := k.nibblesFor(m.q.form, g.a.wide)
 	panel.expand(k, &m.q, m.storedPanel(w, p), g.a.wide)
 	a := &w.args

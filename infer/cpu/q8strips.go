@@ -28,7 +28,7 @@ func newQStrips(isa *kernels, width int, wide bool) qStrips {
 
 // resize prepares for n tokens.
 func (s *qStrips) resize(n int) {
-	s.k = s.isa.integers(n)
+	s.k = s.isa.integers(n, s.wide)
 	s.n, s.count, s.block = n, (n+s.k.strip-1)/s.k.strip, s.k.block8
 	if s.wide {
 		s.block = s.k.block16
@@ -82,6 +82,11 @@ func (s *qStrips) fill(q *quantArgs, strip, row, block, count int, byBlock bool,
 // row quantises a whole token from contiguous values.
 func (s *qStrips) row(q *quantArgs, token int, src unsafe.Pointer) {
 	s.fill(q, token/s.k.strip, token%s.k.strip, 0, s.blocks, true, src, 4*qBlock, 4*lanes)
+}
+
+// few sets the arguments that say where the activations of a single strip are.
+func (s *qStrips) few(a *fewArgs) {
+	a.blocks, a.a, a.sa, a.s1, a.sums = s.blocks, address(s.data, 0), address(s.sa, 0), address(s.s1, 0), address(s.sums, 0)
 }
 
 // product sets the arguments that say where the activations of strips from first on are, for a weight whose codes are nibbles or not.

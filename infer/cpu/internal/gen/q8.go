@@ -90,8 +90,12 @@ func qFiles() map[string][]byte {
 			for _, f := range qForms {
 				g.gemmVNNI(f)
 			}
+			for _, f := range fewForms {
+				g.gemmFew(f)
+			}
 			g.quantise(false, layoutVNNI)
 			g.quantise(true, layoutVNNI)
+			g.quantise(false, layoutFew)
 		} else {
 			g.widen()
 			g.gemmNibbles(false)
@@ -130,7 +134,7 @@ func (g *gen) qConstants() {
 		value uint32
 	}{
 		{"nibbles", 0x0f0f0f0f}, {"bit4", 0x10101010}, {"bits45", 0x30303030}, {"sign8", 0x80808080}, {"sign32", 0x80000000},
-		{"abs32", 0x7fffffff}, {"ones16", 0x00010001}, {"magic", 0x4b400000}, {"minusMagic", 0xcb400000}, // 1.5*2^23
+		{"abs32", 0x7fffffff}, {"ones16", 0x00010001}, {"ones8", 0x01010101}, {"magic", 0x4b400000}, {"minusMagic", 0xcb400000}, // 1.5*2^23
 	} {
 		for i := range 8 {
 			g.printf("DATA %s<>+%d(SB)/8, $0x%08x%08x\n", c.name, 8*i, c.value, c.value)

@@ -7,6 +7,7 @@ const (
 	layoutAMX  layout = iota // [planes][16][32] bytes a block
 	layoutVNNI               // [planes][8][14][4] unsigned bytes
 	layoutAVX2               // [8][6][4] bytes and [8][2][6][2] words, or the words alone
+	layoutFew                // [8][4][4] bytes
 )
 
 // Offsets into cpu.quantArgs.
@@ -37,6 +38,9 @@ func (g *gen) quantise(wide bool, l layout) {
 	name, most := "quant8", uint32(0x42fe0000) // 127
 	if wide {
 		name, most = "quant16", 0x46fffe00 // 32767
+	}
+	if l == layoutFew {
+		name += "Few"
 	}
 	g.text(name, 8)
 	g.op("MOVQ args+0(FP), AX")
@@ -85,6 +89,13 @@ func (g *gen) quantise(wide bool, l layout) {
 		g.storeRow(wide)
 	case l == layoutVNNI:
 		g.storeQuads(wide)
+	case l == layoutFew:
+		for i := range 2 {
+			g.op("VPMOVSDB Z%d, X2", i)
+			for q := range 4 {
+				g.op("VPEXTRD $%d, X2, %d(DI)", q, 4*fewRows*(4*i+q))
+			}
+		}
 	case wide:
 		g.storeWords()
 	default:
