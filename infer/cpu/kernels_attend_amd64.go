@@ -60,7 +60,14 @@ var attendShapes = func() (shapes [stripRows8 + 1]tileShape) {
 	return shapes
 }()
 
+// vectorRows is how many rows are better multiplied by vectors: configuring tiles and filling them takes as long.
+const vectorRows = 4
+
 func foldTiles(strips []strip8, dim, ldq int, span *span8, pad *pad8) {
+	if len(strips) == 1 && strips[0].rows <= vectorRows {
+		kernels8AVX512.span(strips, dim, ldq, span, pad)
+		return
+	}
 	fold8AMX(&strips[0], len(strips), dim, ldq, scalesAt(dim), span, pad.scores, pad.probs, pad.out, &attendShapes[strips[0].rows])
 }
 
