@@ -16,7 +16,8 @@ import (
 //	w    = p * scale of the value, amax = max w         codes = w*(127/amax), half to even
 //	acc' = float32(codes . v) * (amax/127) + acc*alpha
 //
-// and acc/sum in the end. The products of codes are exact, so nothing depends on the order of their sums.
+// and acc/sum in the end. The products of codes are exact, so nothing depends on the order of their sums. c is not negative, so that
+// the largest s is that of the largest q . k * scale of the key: the maximum is taken before the product with c.
 
 // scratch8 is one worker's memory for integer attention.
 type scratch8 struct {

@@ -26,7 +26,8 @@ const (
 	queryUnit = 64
 )
 
-// rows8 is the state of a strip of query rows, the layout of the kernels. All but c, low and high belong to them.
+// rows8 is the state of a strip of query rows, the layout of the kernels, which the generator knows by its offsets. All but c, low,
+// high and offset belong to them.
 type rows8 struct {
 	c       [stripRows8]float32 // what turns an integer score times its key's scale into a power of 2
 	max     [stripRows8]float32 // largest score so far, in powers of 2

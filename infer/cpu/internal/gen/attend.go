@@ -28,7 +28,7 @@ const (
 	maxPages = 4
 )
 
-// Offsets into package cpu's rows8; a test there holds them to the struct.
+// Offsets into package cpu's rows8; its kernels' tests fail where they differ.
 const (
 	stC = 64 * iota
 	stMax
