@@ -31,15 +31,12 @@ type kernels struct {
 	expand4    func(blocks int, dst, src unsafe.Pointer, bias float32)
 
 	q8    *qKernels // products of quantised weights
-	q8few *qKernels // those of at most fewTokens8 tokens with 8-bit activations; nil: q8
+	q8few *qKernels // those of a strip of few tokens with 8-bit activations, whose weights take longer to read than to multiply; nil: q8
 }
-
-// fewTokens8 is up to how many tokens the weights take longer to read than to multiply without being expanded.
-const fewTokens8 = 4
 
 // integers picks the kernels of quantised weights for a number of tokens.
 func (k *kernels) integers(tokens int, wide bool) *qKernels {
-	if k.q8few != nil && tokens <= fewTokens8 && !wide {
+	if k.q8few != nil && tokens <= k.q8few.strip && !wide {
 		return k.q8few
 	}
 	return k.q8

@@ -19,13 +19,13 @@ var kernelsAVX2 = kernels{
 	tile: tileAVX2, addRows: addRowsAVX2, sumSquares: sumSquaresAVX2, normRow: normRowAVX2, siluMul: siluMulAVX2,
 	softmax: softmaxAVX2, scaleRows: scaleRowsAVX2, rotate: rotateAVX2,
 	expand8: expand8AVX2, expand4: expand4AVX2,
-	q8: &qAVX2,
+	q8: &qAVX2, q8few: &qOne,
 }
 
 // kernelsAVX512NoVNNI multiplies integers as AVX2 does.
 var kernelsAVX512NoVNNI = func() kernels {
 	k := kernelsAVX512
-	k.q8, k.q8few = &qAVX2, nil
+	k.q8, k.q8few = &qAVX2, &qOne
 	return k
 }()
 

@@ -39,26 +39,37 @@ var qAMX = qKernels{
 
 // qFew multiplies up to four tokens by stored panels, which are then read from memory and not worth expanding.
 var qFew = qKernels{
-	name: "avx512-vnni, few tokens", strip: fewTokens8, block8: 32 * fewTokens8, rowStep: 4, quant8: quant8FewAVX512,
-	direct: func(f quant.Form) func(args *fewArgs) {
+	name: "avx512-vnni, few tokens", strip: 4, block8: 32 * 4, rowStep: 4, quant8: quant8FewAVX512,
+	direct: pickDirect(few8AVX512, few6SuperAVX512, few5MinSuperAVX512, few5MinAVX512, few5AVX512, few4MinSuperAVX512, few4MinAVX512, few4AVX512),
+}
+
+// qOne multiplies one token by stored panels.
+var qOne = qKernels{
+	name: "avx2, one token", strip: 1, block8: 32, rowStep: 32, quant8: quant8FewAVX2,
+	direct: pickDirect(few8AVX2, few6SuperAVX2, few5MinSuperAVX2, few5MinAVX2, few5AVX2, few4MinSuperAVX2, few4MinAVX2, few4AVX2),
+}
+
+// pickDirect makes a qKernels.direct of the kernels of all forms.
+func pickDirect(bits8, bits6, bits5MinSuper, bits5Min, bits5, bits4MinSuper, bits4Min, bits4 func(args *fewArgs)) func(f quant.Form) func(args *fewArgs) {
+	return func(f quant.Form) func(args *fewArgs) {
 		switch {
 		case f.Bits == 8:
-			return few8AVX512
+			return bits8
 		case f.Bits == 6:
-			return few6SuperAVX512
+			return bits6
 		case f.Bits == 5 && f.Super:
-			return few5MinSuperAVX512
+			return bits5MinSuper
 		case f.Bits == 5 && f.Min:
-			return few5MinAVX512
+			return bits5Min
 		case f.Bits == 5:
-			return few5AVX512
+			return bits5
 		case f.Super:
-			return few4MinSuperAVX512
+			return bits4MinSuper
 		case f.Min:
-			return few4MinAVX512
+			return bits4Min
 		}
-		return few4AVX512
-	},
+		return bits4
+	}
 }
 
 // kernelsAMX are those of AVX-512, with tiles for integers.
@@ -222,3 +233,30 @@ func few6SuperAVX512(args *fewArgs)
 
 //go:noescape
 func quant8FewAVX512(args *quantArgs)
+
+//go:noescape
+func few8AVX2(args *fewArgs)
+
+//go:noescape
+func few4AVX2(args *fewArgs)
+
+//go:noescape
+func few4MinAVX2(args *fewArgs)
+
+//go:noescape
+func few5AVX2(args *fewArgs)
+
+//go:noescape
+func few5MinAVX2(args *fewArgs)
+
+//go:noescape
+func few4MinSuperAVX2(args *fewArgs)
+
+//go:noescape
+func few5MinSuperAVX2(args *fewArgs)
+
+//go:noescape
+func few6SuperAVX2(args *fewArgs)
+
+//go:noescape
+func quant8FewAVX2(args *quantArgs)

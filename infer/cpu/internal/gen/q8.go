@@ -103,6 +103,10 @@ func qFiles() map[string][]byte {
 			for _, f := range []qForm{{}, {min: true}, {sub: true}} {
 				g.gemmWords(f)
 			}
+			for _, f := range fewForms {
+				g.gemmOne(f)
+			}
+			g.quantise(false, layoutFew)
 			g.quantise(false, layoutAVX2)
 			g.quantise(true, layoutAVX2)
 		}

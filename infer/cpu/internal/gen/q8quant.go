@@ -7,7 +7,7 @@ const (
 	layoutAMX  layout = iota // [planes][16][32] bytes a block
 	layoutVNNI               // [planes][8][14][4] unsigned bytes
 	layoutAVX2               // [8][6][4] bytes and [8][2][6][2] words, or the words alone
-	layoutFew                // [8][4][4] bytes
+	layoutFew                // [8][4][4] bytes; AVX2: [32] bytes of a single row
 )
 
 // Offsets into cpu.quantArgs.
@@ -89,6 +89,9 @@ func (g *gen) quantise(wide bool, l layout) {
 		g.storeRow(wide)
 	case l == layoutVNNI:
 		g.storeQuads(wide)
+	case l == layoutFew && !g.wide:
+		g.packBytes()
+		g.storeEvenOdd(0, "DI", 4)
 	case l == layoutFew:
 		for i := range 2 {
 			g.op("VPMOVSDB Z%d, X2", i)
@@ -157,12 +160,29 @@ func (g *gen) storeQuads(wide bool) {
 	}
 }
 
-// storeBytesAndWords writes quads of bytes and pairs of words. Packing works within the halves of registers, which leaves the quads in
-// the order 0, 2, 4, 6 and 1, 3, 5, 7.
-func (g *gen) storeBytesAndWords() {
+// packBytes narrows Y0..Y3 to the bytes of Y0. It works within the halves of registers, which leaves the quads in the order 0, 2, 4, 6
+// and 1, 3, 5, 7.
+func (g *gen) packBytes() {
 	g.op("VPACKSSDW Y1, Y0, Y0")
 	g.op("VPACKSSDW Y3, Y2, Y2")
 	g.op("VPACKSSWB Y2, Y0, Y0")
+}
+
+// storeEvenOdd writes the quads of packBytes, step bytes apart.
+func (g *gen) storeEvenOdd(reg int, base string, step int) {
+	for odd := range 2 {
+		for i := range 4 {
+			g.op("VPEXTRD $%d, X%d, %d(%s)", i, reg, step*(2*i+odd), base)
+		}
+		if odd == 0 {
+			g.op("VEXTRACTI128 $1, Y%d, X%d", reg, reg)
+		}
+	}
+}
+
+// storeBytesAndWords writes quads of bytes and pairs of words, in the order of packBytes.
+func (g *gen) storeBytesAndWords() {
+	g.packBytes()
 	g.op("VPSLLW $8, Y0, Y1")
 	g.op("VPSRAW $8, Y1, Y1")
 	g.op("VPSRAW $8, Y0, Y2")
