@@ -1,15 +1,16 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 
 	"github.com/batchmill/batchmill/infer/quant"
 )
 
-// A quantised weight is kept compact, as codes with their scales, and a panel of it is expanded into the second-level cache
-// right before it is used: a step with few tokens is bound by the memory that its weights are read from, and the codes are a
-// third to a fifth of the float32 values. The values are the same bits. Every panel is compared when it is packed, and a
+// A weight of 16-bit floats is kept as it is, and a quantised one, where activations are float32, as codes with their scales; a
+// panel is expanded into the second-level cache right before it is used: a step with few tokens is bound by the memory that its
+// weights are read from, and 16 bits are half, codes a third to a fifth of the float32 values. The values are the same bits. Every panel is compared when it is packed, and a
 // weight with a block that is not the same (a scale that is no number, say) is kept as float32.
 
 // compactForm says how a quantised type is taken apart. A block is a scale, an offset and codes; all three are read off
@@ -17,7 +18,8 @@ import (
 // its bits.
 type compactForm struct {
 	group int     // k that share a scale
-	bits  int     // of a code: 4, or 8 with a sign
+	bits  int     // of a code: 4, or 8 with a sign. 16: values are float16 or bfloat16, without scales
+	brain bool    // the 16 bits are bfloat16
 	bias  float32 // what is subtracted from a 4-bit code
 	unit  []fill  // scale 1 and offset 0: the values are the codes
 	one   []fill  // codes 1 and offset 0: the values are the scales
@@ -38,6 +40,8 @@ const (
 
 // compactForms lists the types that can be compact; the layouts of their blocks are described in package quant.
 var compactForms = map[quant.Type]*compactForm{
+	quant.F16:  {group: qBlock, bits: 16},
+	quant.BF16: {group: qBlock, bits: 16, brain: true},
 	quant.Q4_0: {group: 32, bits: 4, bias: 8, unit: []fill{{0, 1, 0}, {1, 2, unitHalf}}, one: []fill{{2, 18, 0x99}}},
 	quant.Q4_1: {group: 32, bits: 4, unit: []fill{{0, 1, 0}, {1, 2, unitHalf}, {2, 4, 0}},
 		one: []fill{{2, 3, 0}, {3, 4, minusZero}, {4, 20, 0x11}}, zero: []fill{{4, 20, 0}}},
@@ -55,12 +59,22 @@ var compactForms = map[quant.Type]*compactForm{
 
 // panelBytes is the size of a compact panel.
 func (f *compactForm) panelBytes(k int) int {
+	if f.bits == 16 {
+		return k * panelCols * 2
+	}
 	return k / f.group * (blockScales + f.group*panelCols*f.bits/8)
 }
 
 // expand makes the float32 panel.
 func (f *compactForm) expand(kn *kernels, k int, dst, src unsafe.Pointer) {
-	if f.bits == 4 {
+	switch {
+	case f.brain:
+		kn.q8.brains(k, dst, src)
+		return
+	case f.bits == 16:
+		kn.q8.halves(k, dst, src)
+		return
+	case f.bits == 4:
 		kn.expand4(k/nibbleBlock, dst, src, f.bias)
 		return
 	}
@@ -103,6 +117,9 @@ func (c *compactPacker) probe(dst []float32, row []byte, fills []fill) {
 // pack fills compact panel p, which is zero, and tells whether it expands to the exact values.
 func (c *compactPacker) pack(p int, dst []float32) bool {
 	m, f := c.m, c.m.form
+	if f.bits == 16 {
+		return c.packHalves(p, dst)
+	}
 	in := m.src.In
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst))
 	block := f.panelBytes(f.group)
@@ -138,6 +155,24 @@ func (c *compactPacker) pack(p int, dst []float32) bool {
 	for i, v := range c.panel {
 		if math.Float32bits(v) != math.Float32bits(c.expanded[i]) {
 			return false
+		}
+	}
+	return true
+}
+
+// packHalves fills a panel of 16-bit floats, [kpad][32]. A signalling NaN, which widening would quiet, has to be float32.
+func (c *compactPacker) packHalves(p int, dst []float32) bool {
+	m := c.m
+	panel := unsafe.Slice((*uint16)(unsafe.Pointer(&dst[0])), 2*len(dst))
+	for o := range min(panelCols, m.src.Out-p*panelCols) {
+		row := m.rowBytes(p*panelCols + o)
+		for k := range m.src.In {
+			h := binary.LittleEndian.Uint16(row[2*k:])
+			const exponent, quiet, payload = 0x7c00, 0x200, 0x1ff
+			if !m.form.brain && h&(exponent|quiet) == exponent && h&payload != 0 {
+				return false
+			}
+			panel[k*panelCols+o] = h
 		}
 	}
 	return true

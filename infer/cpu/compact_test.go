@@ -13,6 +13,7 @@ import (
 
 // halfFields is where a type's blocks hold float16 numbers.
 var halfFields = map[quant.Type][]int{
+	quant.F16:  {0},
 	quant.Q8_0: {0}, quant.Q4_0: {0}, quant.Q5_0: {0}, quant.Q6_K: {208},
 	quant.Q4_1: {0, 2}, quant.Q5_1: {0, 2}, quant.Q4_K: {0, 2}, quant.Q5_K: {0, 2},
 }
@@ -128,11 +129,11 @@ func TestInexactIsNotCompact(t *testing.T) {
 	checkPanels(t, d.kernels, m, src)
 }
 
-// TestTypesAreCompact: a new block format should be given a compact form, or be left out here.
+// TestTypesAreCompact: all types but float32 have a compact form.
 func TestTypesAreCompact(t *testing.T) {
 	for _, typ := range quant.Types() {
-		if values, _ := typ.Block(); (values > 1) != (compactForms[typ] != nil) {
-			t.Errorf("%v has blocks of %d values, compact form %v", typ, values, compactForms[typ])
+		if (typ != quant.F32) != (compactForms[typ] != nil) {
+			t.Errorf("%v: compact form %v", typ, compactForms[typ])
 		}
 	}
 }
@@ -145,6 +146,20 @@ func TestExpandEqualsPortable(t *testing.T) {
 			for typ, f := range compactForms {
 				n := blocks * f.group
 				src := aligned(f.panelBytes(n) / 4)
+				if f.bits == 16 {
+					halves := unsafe.Slice((*uint16)(unsafe.Pointer(&src[0])), 2*len(src))
+					for i := range halves {
+						halves[i] = uint16(r.Uint32())
+						if halves[i]&0x7c00 == 0x7c00 { // a NaN's bits may differ; there is none in packed weights
+							halves[i] = extremeHalfs[r.IntN(len(extremeHalfs))]
+						}
+					}
+					got, want := aligned(n*panelCols), aligned(n*panelCols)
+					f.expand(k, n, ptr(got, 0), ptr(src, 0))
+					f.expand(&kernelsPortable, n, ptr(want, 0), ptr(src, 0))
+					same(t, typ.String(), got, want)
+					continue
+				}
 				block := f.panelBytes(f.group) / 4
 				for b := range blocks {
 					copy(src[b*block:], random(r, blockScales/4, 1))

@@ -12,7 +12,7 @@ import (
 var qVNNI = qKernels{
 	name: "avx512-vnni", strip: 14, block8: 32 * 14, block16: 64 * 14, rowStep: 4,
 	expandCodes4: expandCodes4AVX512, expandCodes5: expandCodes5AVX512, expandCodes6: expandCodes6AVX512,
-	halves: halvesAVX512, subScales: subScalesAVX512, subScalesSigned: subScalesSignedAVX512, subMins: subMinsAVX512,
+	halves: halvesAVX512, brains: brainsAVX512, subScales: subScalesAVX512, subScalesSigned: subScalesSignedAVX512, subMins: subMinsAVX512,
 	codeSums: codeSumsAVX512, quant8: quant8AVX512, quant16: quant16AVX512,
 	gemm8: gemm8AVX512, gemm8Min: gemm8MinAVX512, gemm8Sub: gemm8SubAVX512,
 	gemm16: gemm16AVX512, gemm16Min: gemm16MinAVX512, gemm16Sub: gemm16SubAVX512,
@@ -21,7 +21,7 @@ var qVNNI = qKernels{
 var qAVX2 = qKernels{
 	name: "avx2", strip: 6, block8: 32 * 6, rowStep: 4, words: 64 * 6,
 	expandCodes4: expandCodes4AVX2, expandCodes5: expandCodes5AVX2, expandCodes6: expandCodes6AVX2,
-	halves: halvesAVX2, subScales: subScalesAVX2, subScalesSigned: subScalesSignedAVX2, subMins: subMinsAVX2,
+	halves: halvesAVX2, brains: brainsAVX2, subScales: subScalesAVX2, subScalesSigned: subScalesSignedAVX2, subMins: subMinsAVX2,
 	widen: widenAVX2, quant8: quant8AVX2, quant16: quant16AVX2,
 	gemm8: gemmWordsAVX2, gemm8Min: gemmWordsMinAVX2, gemm8Sub: gemmWordsSubAVX2,
 	gemm16: gemmWordsAVX2, gemm16Min: gemmWordsMinAVX2, gemm16Sub: gemmWordsSubAVX2,
@@ -31,7 +31,7 @@ var qAVX2 = qKernels{
 var qAMX = qKernels{
 	name: "amx", strip: 16, block8: 32 * 16, block16: 64 * 16, rowStep: 32,
 	expandCodes4: expandCodes4AVX512, expandCodes5: expandCodes5AVX512, expandCodes6: expandCodes6AVX512,
-	halves: halvesAVX512, subScales: subScalesAVX512, subScalesSigned: subScalesSignedAVX512, subMins: subMinsAVX512,
+	halves: halvesAVX512, brains: brainsAVX512, subScales: subScalesAVX512, subScalesSigned: subScalesSignedAVX512, subMins: subMinsAVX512,
 	quant8: quant8AMX, quant16: quant16AMX,
 	gemm8: gemm8AMX, gemm8Min: gemm8MinAMX, gemm8Sub: gemm8SubAMX,
 	gemm16: gemm16AMX, gemm16Min: gemm16MinAMX, gemm16Sub: gemm16SubAMX,
@@ -260,3 +260,9 @@ func few6SuperAVX2(args *fewArgs)
 
 //go:noescape
 func quant8FewAVX2(args *quantArgs)
+
+//go:noescape
+func brainsAVX512(vectors int, dst, src unsafe.Pointer)
+
+//go:noescape
+func brainsAVX2(vectors int, dst, src unsafe.Pointer)

@@ -41,7 +41,7 @@ type qKernels struct {
 	block8, block16, rowStep, words int
 
 	expandCodes4, expandCodes5, expandCodes6 func(blocks int, dst, low, high unsafe.Pointer, bias int8)
-	halves                                   func(vectors int, dst, src unsafe.Pointer)
+	halves, brains                           func(vectors int, dst, src unsafe.Pointer) // float16, bfloat16
 	subScales, subScalesSigned, subMins      func(supers, groups int, dst, sub, scale unsafe.Pointer)
 	codeSums                                 func(groups, quads int, dst, src unsafe.Pointer) // nil: sums start at 0
 	widen                                    func(quads int, dst, src unsafe.Pointer)         // nil: codes stay bytes

@@ -21,6 +21,7 @@ var qPortable = qKernels{
 		expandCodesGo(6, blocks, dst, low, high, bias)
 	},
 	halves: halvesGo,
+	brains: brainsGo,
 	subScales: func(supers, groups int, dst, sub, scale unsafe.Pointer) {
 		subScalesGo(supers, groups, dst, sub, scale, func(b byte) float32 { return float32(b) })
 	},
@@ -62,6 +63,13 @@ func halvesGo(vectors int, dst, src unsafe.Pointer) {
 	d, s := floats(dst, vectors*panelCols), unsafe.Slice((*uint16)(src), vectors*panelCols)
 	for i, h := range s {
 		d[i] = quant.HalfToFloat32(h)
+	}
+}
+
+func brainsGo(vectors int, dst, src unsafe.Pointer) {
+	d, s := floats(dst, vectors*panelCols), unsafe.Slice((*uint16)(src), vectors*panelCols)
+	for i, h := range s {
+		d[i] = math.Float32frombits(uint32(h) << 16)
 	}
 }
 

@@ -82,6 +82,7 @@ func qFiles() map[string][]byte {
 		g.expandCodes(5)
 		g.expandCodes(6)
 		g.halves()
+		g.brains()
 		g.subScales("subScales", "VPMOVZXBD", false)
 		g.subScales("subScalesSigned", "VPMOVSXBD", false)
 		g.subScales("subMins", "VPMOVZXBD", true)
@@ -261,6 +262,32 @@ func (g *gen) halves() {
 	g.label(loop)
 	for i := range 2 {
 		g.half("SI", 32*i, vec(i))
+		g.v("VMOVUPS", vec(i), mem{"DI", 64 * i})
+	}
+	g.op("ADDQ $64, SI")
+	g.op("ADDQ $128, DI")
+	g.op("DECQ AX")
+	g.op("JNZ %s", loop)
+	g.ret()
+}
+
+// brains writes
+//
+//	func brains(vectors int, dst, src unsafe.Pointer)
+//
+// float32 dst, [vectors][32], from bfloat16 src.
+func (g *gen) brains() {
+	g.text("brains", 24)
+	g.op("MOVQ vectors+0(FP), AX")
+	g.op("MOVQ dst+8(FP), DI")
+	g.op("MOVQ src+16(FP), SI")
+	loop := g.unique("loop")
+	g.label(loop)
+	for i := range 2 {
+		for p, reg := range g.parts(vec(i)) {
+			g.op("VPMOVZXWD %d(SI), %s", 32*i+16*p, reg)
+		}
+		g.v("VPSLLD", imm(16), vec(i), vec(i))
 		g.v("VMOVUPS", vec(i), mem{"DI", 64 * i})
 	}
 	g.op("ADDQ $64, SI")
