@@ -22,9 +22,11 @@ func (r *runState) claim(ctx context.Context) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.events.reached(Planned)
 	if err := checkStore(ctx, j.store, j.layout.plan(), j.plan); err != nil {
 		return nil, err
 	}
+	j.events.reached(StoreChecked)
 	info, err := j.store.Stat(ctx, j.layout.plan())
 	if err != nil {
 		return nil, classify(err)

@@ -24,6 +24,7 @@ type Events struct {
 	Step    func(Progress)
 	Part    func(url string, f *Facts)
 	Warn    func(message string)
+	Reached func(Step) // of the commit protocol; for tests that kill a run there
 }
 
 // Progress is where a run stands.

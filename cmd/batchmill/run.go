@@ -49,7 +49,9 @@ func runAction(c *cli.Context) (err error) {
 	}
 	store := objstore.New(objstore.Options{TmpDir: jobs.TmpDir(spec.Output)})
 	defer store.Close()
-	job, err := prepare(c.Context, spec, store, show.events())
+	events := show.events()
+	events.Reached = crashpoint()
+	job, err := prepare(c.Context, spec, store, events)
 	if err != nil {
 		return err
 	}
