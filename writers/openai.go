@@ -157,7 +157,7 @@ func requestID(source string, index int64) string {
 }
 
 func appendOpenAIHead(dst []byte, id string, custom *string) []byte {
-	dst = appendString(append(dst, `{"id":`...), "batch_req_"+id)
+	dst = appendString(append(dst, `{"id":`...), requestPrefix+id)
 	dst = append(dst, `,"custom_id":`...)
 	if custom == nil {
 		return append(dst, "null"...)
@@ -181,6 +181,11 @@ func appendError(dst []byte, res *row.Result) []byte {
 	dst = appendString(append(dst, `,"message":`...), e.Message)
 	return append(dst, '}')
 }
+
+// RequestID is the "id" of the line of an OpenAI batch result or error that belongs to a row.
+func RequestID(source string, index int64) string { return requestPrefix + requestID(source, index) }
+
+const requestPrefix = "batch_req_"
 
 // reservedMembers are the members that a dead letter adds. Readers take them off again: a record that still has one has
 // it from its user.
