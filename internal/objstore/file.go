@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // fileBackend is the local file system. Keys are absolute paths without their first slash.
@@ -16,7 +17,8 @@ import (
 // A new file is written under a temporary name, synced, and then linked to its final name: link(2) fails where the name
 // exists, also between processes and machines, which no rename and no check-then-write does.
 type fileBackend struct {
-	tmpDir string // local path, or "" for the final name's own folder
+	tmpDir string    // local path, or "" for the final name's own folder
+	swept  sync.Once // of what killed processes left in tmpDir
 }
 
 const (

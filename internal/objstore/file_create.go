@@ -28,8 +28,10 @@ func (b *fileBackend) create(ctx context.Context, key string, o CreateOptions) (
 			return nil, noFolder(key, d, err)
 		}
 	}
-	name := filepath.Join(dir, tmpPrefix+rand.Text()+tmpSuffix)
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
+	if b.tmpDir != "" {
+		b.swept.Do(func() { sweep(b.tmpDir) })
+	}
+	f, err := newTemp(func() string { return filepath.Join(dir, tmpPrefix+rand.Text()+tmpSuffix) })
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +97,12 @@ func (k *fileSink) abort() {
 
 func (k *fileSink) commit() error {
 	tmp := k.f.Name()
-	err := errors.Join(k.f.Sync(), k.f.Close())
+	err := k.f.Sync()
+	if closeBeforePlacing || err != nil {
+		err = errors.Join(err, k.f.Close())
+	} else {
+		defer k.f.Close() // it is synced, and was locked until it had its name
+	}
 	if err == nil {
 		err = k.ctx.Err()
 	}

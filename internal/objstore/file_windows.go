@@ -5,6 +5,9 @@ import (
 	"syscall"
 )
 
+// closeBeforePlacing: an open file cannot be renamed here.
+const closeBeforePlacing = true
+
 func isNotDir(err error) bool  { return errors.Is(err, syscall.ENOTDIR) }
 func isInvalid(err error) bool { return false }
 
