@@ -92,6 +92,7 @@ func (r *runState) run(ctx context.Context) error {
 		}
 	}
 	if len(todo) > 0 {
+		defer r.beat(ctx)()
 		if err := r.work(ctx, todo); err != nil {
 			return err
 		}

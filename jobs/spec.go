@@ -67,6 +67,7 @@ type Spec struct {
 	MaxLineBytes int64
 
 	StrictExit bool
+	Heartbeat  time.Duration // between signs of life; 0 = none
 }
 
 // Shard selects the shards of one of several processes: those whose number modulo Count is Index. Count 0 = all.

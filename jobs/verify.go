@@ -152,7 +152,7 @@ func Verify(ctx context.Context, store *objstore.Store, url string, each func(pa
 	missing := int64(0)
 	for n, p := range proofs {
 		if p == nil {
-			missing += newLedger(o.plan, n).records * max(1, int64(o.plan.Decides.Samples))
+			missing += o.plan.shardRows(n) * max(1, int64(o.plan.Decides.Samples))
 			if done {
 				rep.Findings = append(rep.Findings, Finding{Kind: MissingPart, File: o.layout.part(n), Message: "the part is missing, although " + objstore.Base(o.layout.success()) + " says that the job is complete"})
 			}

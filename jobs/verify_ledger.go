@@ -65,10 +65,7 @@ type ledger struct {
 }
 
 func newLedger(p *Plan, shard int) *ledger {
-	l := &ledger{plan: p, shard: shard, samples: max(1, int64(p.Decides.Samples)), last: -1}
-	for _, s := range p.Shards[shard] {
-		l.records += s.rows()
-	}
+	l := &ledger{plan: p, shard: shard, samples: max(1, int64(p.Decides.Samples)), records: p.shardRows(shard), last: -1}
 	l.units, l.failed = newBitmap(l.records*l.samples), newBitmap(l.records)
 	return l
 }

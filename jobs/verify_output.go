@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/batchmill/batchmill/internal/objstore"
 )
@@ -77,22 +78,25 @@ func (o *output) factsOf(ctx context.Context, parts map[string]objstore.Info) (f
 			byPart[name[:i]] = append(byPart[name[:i]], info)
 		}
 	}
-	for n := range o.plan.Shards {
+	var mu sync.Mutex
+	err = each(len(o.plan.Shards), func(n int) error {
 		info, ok := parts[o.layout.part(n)]
 		if !ok {
-			continue
+			return nil
 		}
 		f, err := findFacts(ctx, o.store, o.layout, n, info, byPart[o.layout.partName(n)])
-		switch {
-		case err == nil:
-			facts[n] = f
-		case KindOf(err) == BadInput:
-			why[n] = err
-		default:
-			return nil, nil, err
+		if err != nil && KindOf(err) != BadInput {
+			return err
 		}
-	}
-	return facts, why, nil
+		mu.Lock()
+		defer mu.Unlock()
+		if facts[n] = f; err != nil {
+			delete(facts, n)
+			why[n] = err
+		}
+		return nil
+	})
+	return facts, why, err
 }
 
 // strangers lists what lies among the data, or among the dead letters, and is not the plan's: whoever reads the folder

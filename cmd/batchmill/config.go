@@ -33,6 +33,7 @@ var yamlKeys = map[string]string{
 	"engine.no_dedup": "no-dedup", "engine.no_prefix_sharing": "no-prefix-sharing", "engine.no_speculation": "no-speculation",
 	"limits.kv_memory":   "kv-memory",
 	"report.strict_exit": "strict-exit", "report.progress": "progress", "report.json": "json",
+	"report.heartbeat": "heartbeat",
 }
 
 // maxConfig bounds a job file: it is written by hand.

@@ -36,6 +36,10 @@ func number(name, usage string, value float64) cli.Flag {
 	return &cli.Float64Flag{Name: name, Usage: usage, Value: value, EnvVars: env(name)}
 }
 
+func span(name, usage string, value time.Duration) cli.Flag {
+	return &cli.DurationFlag{Name: name, Usage: usage, Value: value, EnvVars: env(name)}
+}
+
 func toggle(name, usage string) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: usage, EnvVars: env(name)}
 }
@@ -50,6 +54,8 @@ func category(name string, flags ...cli.Flag) []cli.Flag {
 		case *cli.Int64Flag:
 			f.Category = name
 		case *cli.Float64Flag:
+			f.Category = name
+		case *cli.DurationFlag:
 			f.Category = name
 		case *cli.BoolFlag:
 			f.Category = name
@@ -126,6 +132,7 @@ func jobFlags() []cli.Flag {
 		toggle("json", "one JSON summary line, last, on stdout"),
 		toggle("strict-exit", "exit with 3 if any row failed"),
 		text("progress", "auto, bar, plain or none", "auto"),
+		span("heartbeat", "time between two signs of life in the output, for batchmill status; 0 = none", jobs.DefaultHeartbeat),
 	)...)
 	return all
 }
@@ -147,7 +154,7 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 		MaxModelLen: integer(c, "max-model-len"), BatchTokens: integer(c, "batch-tokens"), MaxSeqs: integer(c, "max-seqs"),
 		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"),
 		Device: c.String("device"), Activations: c.String("activations"), ISA: c.String("isa"),
-		StrictExit: c.Bool("strict-exit"),
+		StrictExit: c.Bool("strict-exit"), Heartbeat: c.Duration("heartbeat"),
 		Params: infer.Params{
 			MaxTokens: integer(c, "max-tokens"), Temperature: c.Float64("temperature"), TopP: c.Float64("top-p"), TopK: integer(c, "top-k"),
 			MinP: c.Float64("min-p"), RepetitionPenalty: c.Float64("repetition-penalty"), PresencePenalty: c.Float64("presence-penalty"),
