@@ -23,9 +23,12 @@ type spool struct {
 // spoolBuffer is the write buffer of a spool: a few hundred results a system call.
 const spoolBuffer = 256 << 10
 
-// tempFile makes a nameless local file in the system's folder for temporary files: its name is removed at once where
-// the system allows that for an open file, so that a killed run leaves nothing behind.
+// tempFile makes a nameless local file in the system's folder for temporary files, so that a killed run leaves nothing
+// behind. Where there is no such thing its name is removed at once, if the system allows that for an open file.
 func tempFile(what string) (*os.File, error) {
+	if f, err := nameless(os.TempDir()); err == nil {
+		return f, nil
+	}
 	f, err := os.CreateTemp("", "batchmill-*")
 	if err != nil {
 		return nil, Errorf(StorageIO, "set TMPDIR to a folder with free space", "create a temporary file for %s: %w", what, err)
@@ -36,7 +39,9 @@ func tempFile(what string) (*os.File, error) {
 
 func closeTemp(f *os.File) {
 	f.Close()
-	_ = os.Remove(f.Name())
+	if f.Name() != "" {
+		_ = os.Remove(f.Name())
+	}
 }
 
 func newSpool() (*spool, error) {
