@@ -39,6 +39,9 @@ type Config struct {
 	MaxModelLen int   // most tokens of a row, prompt and completion; 0: what the model was made for
 	Threads     int   // goroutines that sample; 0: GOMAXPROCS
 
+	// RowTimeout ends a row that has been in work for longer with the error timeout; 0: none does.
+	RowTimeout time.Duration
+
 	// SpeculationRows is the number of tokens in a step up to which decoding rows get drafts of what they may generate
 	// next: a step of so many must cost little more than one of a single token. 0: DefaultSpeculationRows.
 	SpeculationRows int
@@ -98,12 +101,14 @@ func orDefault[T int | int64](v, d T) T {
 // Engine runs requests on one model. Check and Stats may be called at any time, from any goroutine; Run by one
 // goroutine at a time.
 type Engine struct {
-	cfg    Config
-	limits ModelLimits
-	pages  int
-	cache  Cache
-	busy   atomic.Bool
-	now    func() time.Time // the monotonic clock; replaced in tests
+	cfg      Config
+	limits   ModelLimits
+	pages    int
+	cache    Cache
+	busy     atomic.Bool
+	born     time.Time
+	stepping atomic.Int64     // when the present step began, in nanoseconds since born; 0: none is going on
+	now      func() time.Time // the monotonic clock; replaced in tests
 
 	firstShare float64 // where forecasts start; 0 in tests that want rows to be preempted
 
@@ -118,7 +123,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, limits: cfg.Model.Limits(), now: time.Now, firstShare: 1}
+	e := &Engine{cfg: cfg, limits: cfg.Model.Limits(), now: time.Now, born: time.Now(), firstShare: 1}
 	e.pages = kv.PagesInBudget(cfg.KVMemory, e.pageBytes())
 	if e.pages == 0 {
 		return nil, fmt.Errorf("start engine: kv-memory of %d bytes holds no page; one page of %d tokens takes %d bytes",

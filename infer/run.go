@@ -67,6 +67,9 @@ func (e *Engine) Run(ctx context.Context, src Source, sink func(Completion) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if err := r.expire(); err != nil {
+			return err
+		}
 		if err := r.plan(); err != nil {
 			return err
 		}
@@ -84,6 +87,8 @@ func (e *Engine) Run(ctx context.Context, src Source, sink func(Completion) erro
 
 // compute runs the planned step, takes its tokens, and reports the rows that end.
 func (r *run) compute() error {
+	r.e.enterStep()
+	defer r.e.leaveStep()
 	started := r.e.now()
 	for _, sl := range r.step {
 		if sl.s.scheduled.IsZero() {

@@ -140,6 +140,8 @@ func (r *runState) verdict(err error) error {
 		return Errorf(BadInput, where, "%d input file(s) broke off before their end; the rows before are done", total.Errors[row.SourceTruncated])
 	case total.Rows.Error > 0 && total.Rows.OK == 0:
 		return Errorf(TooManyErrors, where, "no row was ok: %s", errorList(total.Errors))
+	case r.job.spec.tooMany(total.Rows, 0) != nil:
+		return Errorf(TooManyErrors, where, "%w", r.job.spec.tooMany(total.Rows, 0).(*Error).Err)
 	case total.Rows.Error > 0 && r.job.spec.StrictExit:
 		return Errorf(RowErrors, where, "%d rows failed: %s", total.Rows.Error, errorList(total.Errors))
 	}

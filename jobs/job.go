@@ -31,6 +31,7 @@ type Job struct {
 	runID  string
 	start  time.Time
 	events Events
+	lost   bool // a run hangs in it: what it uses stays
 }
 
 // Prepare resolves the model, reads what the inputs are, and makes the plan. Nothing is written.
@@ -84,7 +85,12 @@ func (j *Job) describe() error {
 func (j *Job) Plan() *Plan { return j.plan }
 
 // Close releases the model's files.
-func (j *Job) Close() error { return j.bundle.Close() }
+func (j *Job) Close() error {
+	if j.lost {
+		return nil
+	}
+	return j.bundle.Close()
+}
 
 // lay fixes what follows from the plan: names, the chat template with its clock.
 func (j *Job) lay() error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +25,8 @@ type Events struct {
 	Step    func(Progress)
 	Part    func(url string, f *Facts)
 	Warn    func(message string)
-	Reached func(Step) // of the commit protocol; for tests that kill a run there
+	Stalled func(stacks []byte) // the engine hangs, and the run is given up
+	Reached func(Step)          // of the commit protocol; for tests that kill a run there
 }
 
 // Progress is where a run stands.
@@ -41,8 +43,12 @@ type Progress struct {
 
 // Run does what is missing of the job and returns its summary, also beside an error.
 func (j *Job) Run(ctx context.Context) (*Summary, error) {
-	r := &runState{job: j, facts: map[int]*Facts{}}
-	err := r.run(ctx)
+	r := &runState{job: j, facts: map[int]*Facts{}, stalled: make(chan error, 1)}
+	err, lost := r.unlessStalled(ctx)
+	if lost {
+		j.lost = true
+		return r.lostSummary(err), err
+	}
 	return r.summary(err), r.verdict(err)
 }
 
@@ -63,6 +69,11 @@ type runState struct {
 	broken  []error
 	planTag string // ETag of the stored plan
 	leftOut int    // files that match the inputs, but came after the plan
+
+	before   RowCounts   // ok and error rows of parts that were there when the work began
+	halt     func(error) // stops the work; nil once it did
+	stepping atomic.Pointer[infer.Engine]
+	stalled  chan error
 }
 
 func (r *runState) run(ctx context.Context) error {
@@ -92,8 +103,7 @@ func (r *runState) run(ctx context.Context) error {
 		}
 	}
 	if len(todo) > 0 {
-		defer r.beat(ctx)()
-		if err := r.work(ctx, todo); err != nil {
+		if err := r.supervise(ctx, func(ctx context.Context) error { return r.work(ctx, todo) }); err != nil {
 			return err
 		}
 	}
@@ -205,12 +215,13 @@ func (r *runState) loadEngine(ctx context.Context) error {
 	r.engine, err = infer.New(infer.Config{
 		Model: r.loaded.forwarder(), Tokenizer: infer.FromTokenizer(j.bundle.Tokenizer), BatchTokens: j.spec.BatchTokens, MaxSeqs: j.spec.MaxSeqs,
 		KVMemory: kv, EOS: j.bundle.EndTokens(r.loaded.config), MaxModelLen: j.maxLen(), Threads: j.spec.Threads,
-		NoPrefixSharing: j.spec.NoPrefixSharing, NoSpeculation: j.spec.NoSpeculation,
+		NoPrefixSharing: j.spec.NoPrefixSharing, NoSpeculation: j.spec.NoSpeculation, RowTimeout: j.spec.RowTimeout,
 		Events: infer.Events{OnStep: func(infer.StepStats) { r.step() }},
 	})
 	if err != nil {
 		return Errorf(Config, "", "%w", err)
 	}
+	r.stepping.Store(r.engine)
 	r.load = time.Since(began)
 	if j.events.Loaded != nil {
 		j.events.Loaded(r.load.Seconds(), j.bundle.Digest)
@@ -221,6 +232,7 @@ func (r *runState) loadEngine(ctx context.Context) error {
 func (r *runState) countResult(res *row.Result) {
 	r.mu.Lock()
 	r.live.add(res)
+	r.judge()
 	r.mu.Unlock()
 }
 

@@ -66,8 +66,12 @@ type Spec struct {
 	OpenShards   int
 	MaxLineBytes int64
 
-	StrictExit bool
-	Heartbeat  time.Duration // between signs of life; 0 = none
+	StrictExit   bool
+	MaxErrorRate *float64      // share of error rows above which the run stops; nil = none
+	MinRows      int64         // rows that are done before it does
+	RowTimeout   time.Duration // after which a row in the engine fails; 0 = none
+	StallTimeout time.Duration // after which a step that does not end is given up; 0 = none
+	Heartbeat    time.Duration // between signs of life; 0 = none
 }
 
 // Shard selects the shards of one of several processes: those whose number modulo Count is Index. Count 0 = all.
@@ -147,6 +151,9 @@ func (s *Spec) validate() error {
 		return Errorf(Usage, "give --temperature above 0", "%d samples of a greedy decode would all be equal", s.Samples)
 	}
 	if err := s.validateOutput(); err != nil {
+		return err
+	}
+	if err := s.validatePolicies(); err != nil {
 		return err
 	}
 	if s.Format != "" && !slices.Contains(writers.Formats(), s.Format) {

@@ -33,7 +33,8 @@ var yamlKeys = map[string]string{
 	"engine.no_dedup": "no-dedup", "engine.no_prefix_sharing": "no-prefix-sharing", "engine.no_speculation": "no-speculation",
 	"limits.kv_memory":   "kv-memory",
 	"report.strict_exit": "strict-exit", "report.progress": "progress", "report.json": "json",
-	"report.heartbeat": "heartbeat",
+	"report.heartbeat": "heartbeat", "limits.max_error_rate": "max-error-rate", "limits.min_rows": "min-rows", "limits.row_timeout": "row-timeout",
+	"limits.stall_timeout": "stall-timeout",
 }
 
 // maxConfig bounds a job file: it is written by hand.

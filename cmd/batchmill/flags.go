@@ -131,6 +131,10 @@ func jobFlags() []cli.Flag {
 		text("config", "job file (YAML); flags and environment win over it", ""),
 		toggle("json", "one JSON summary line, last, on stdout"),
 		toggle("strict-exit", "exit with 3 if any row failed"),
+		number("max-error-rate", "share of error rows above which the run stops with exit code 4, progress kept; 1 = never", 1),
+		whole("min-rows", "rows that must be done before it can stop a run that is going on", jobs.DefaultMinRows),
+		span("row-timeout", "a row in the engine for longer fails with timeout, which retry runs again; 0 = never", 0),
+		span("stall-timeout", "a step of the engine that takes longer is given up: stacks on stderr, exit code 70; 0 = never", jobs.DefaultStallTimeout),
 		text("progress", "auto, bar, plain or none", "auto"),
 		span("heartbeat", "time between two signs of life in the output, for batchmill status; 0 = none", jobs.DefaultHeartbeat),
 	)...)
@@ -155,12 +159,16 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"),
 		Device: c.String("device"), Activations: c.String("activations"), ISA: c.String("isa"),
 		StrictExit: c.Bool("strict-exit"), Heartbeat: c.Duration("heartbeat"),
+		MinRows: c.Int64("min-rows"), RowTimeout: c.Duration("row-timeout"), StallTimeout: c.Duration("stall-timeout"),
 		Params: infer.Params{
 			MaxTokens: integer(c, "max-tokens"), Temperature: c.Float64("temperature"), TopP: c.Float64("top-p"), TopK: integer(c, "top-k"),
 			MinP: c.Float64("min-p"), RepetitionPenalty: c.Float64("repetition-penalty"), PresencePenalty: c.Float64("presence-penalty"),
 			FrequencyPenalty: c.Float64("frequency-penalty"), Stop: some(c.StringSlice("stop")), IgnoreEOS: c.Bool("ignore-eos"),
 			Logprobs: integer(c, "logprobs"), ReturnTokenIDs: c.Bool("return-token-ids"),
 		},
+	}
+	if rate := c.Float64("max-error-rate"); rate != 1 {
+		s.MaxErrorRate = &rate
 	}
 	for _, f := range []func(*cli.Context, *jobs.Spec) error{filesOf, sizesOf, shardOf, dateOf, checkValues} {
 		if err := f(c, &s); err != nil {

@@ -67,7 +67,8 @@ func (p *progress) events() jobs.Events {
 		Part: func(url string, f *jobs.Facts) {
 			p.say("committed %s: %d rows, %d errors", url, f.Rows.Total, f.Rows.Error)
 		},
-		Warn: p.warn,
+		Warn:    p.warn,
+		Stalled: p.stalled,
 	}
 }
 
@@ -88,6 +89,14 @@ func (p *progress) warn(message string) {
 	defer p.mu.Unlock()
 	p.clear()
 	fmt.Fprintf(p.w, "warning: %s\n", message)
+}
+
+// stalled prints where everything stands in a run that hangs.
+func (p *progress) stalled(stacks []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintf(p.w, "the engine hangs; this is where every goroutine stands:\n%s\n", stacks)
 }
 
 func (p *progress) step(s jobs.Progress) {
