@@ -34,7 +34,7 @@ TEST_ENV = BATCHMILL_TEST_MODEL='$(MODEL)' BATCHMILL_TEST_PYTHON='$(VENV_PYTHON)
 GO_TEST = set -o pipefail; $(TEST_ENV) $(GO) test -json -timeout 20m
 COUNT = $(GO) run ./internal/tools/testsum
 
-.PHONY: help build install demo test race e2e million lint fmt cross fuzz bench perf perfavx2 figures quality generate tools model clean
+.PHONY: help build install demo test race e2e million chaos lint fmt cross fuzz bench perf perfavx2 figures quality generate tools model clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1|\2/' | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
@@ -59,6 +59,15 @@ e2e: tools model ## run the whole program on real files, a real model and a real
 
 million: ## run a million rows through a tiny model and print the memory that it took
 	@$(TEST_ENV) BATCHMILL_TEST_ROWS=1000000 $(GO) test -count=1 -v -timeout 60m -run 'TestMemoryIsBounded' ./internal/e2e
+
+# make chaos CHAOSRUNS=1 CHAOSSEED=1234 CHAOSON=s3 repeats one run.
+CHAOSRUNS ?= 300
+CHAOSSEED ?= random
+CHAOSTIME ?= 30m
+CHAOSON ?=
+chaos: tools ## kill the program at CHAOSRUNS (300) jobs, on disk and on an S3 server that fails, and look at what comes out
+	@$(TEST_ENV) BATCHMILL_CHAOS_RUNS='$(CHAOSRUNS)' BATCHMILL_CHAOS_SEED='$(CHAOSSEED)' BATCHMILL_CHAOS_TIME='$(CHAOSTIME)' BATCHMILL_CHAOS_ON='$(CHAOSON)' \
+		$(GO) test -count=1 -v -timeout 2h ./internal/chaos
 
 lint: fmt cross ## gofmt, vet and staticcheck, and a build for every platform
 	$(GO) vet ./...

@@ -54,7 +54,7 @@ var layers = []layer{
 var everyone = []string{"internal/row$", "internal/ordered$"}
 
 // testOnly packages start servers or hold helpers for tests; product code must not import them.
-var testOnly = []string{"internal/s3test", "internal/archtest", "internal/testenv"}
+var testOnly = []string{"internal/s3test", "internal/faultproxy", "internal/archtest", "internal/testenv"}
 
 // foreign rules: an import path at or below prefix is allowed only in the folders of only, or, where never is given,
 // everywhere but in those.
