@@ -220,7 +220,7 @@ func (r *runState) missing(ctx context.Context) ([]int, error) {
 		}
 		r.facts[n] = f
 	}
-	return todo, nil
+	return todo, sweepJournal(ctx, j.store, j.layout, func(n int) bool { return r.facts[n] != nil })
 }
 
 // existingParts lists the committed parts of an output by URL.

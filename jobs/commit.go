@@ -144,7 +144,7 @@ func (c *committer) assemble(ctx context.Context, s *shardState, part, dead *scr
 			return nil, err
 		}
 		for sample := range c.samples {
-			res, err := s.spool.get(n*c.samples + sample)
+			res, _, err := s.spool.get(n*c.samples + sample)
 			if err != nil {
 				return nil, err
 			}

@@ -79,6 +79,9 @@ func (r *runState) summary(err error) *Summary {
 	wall := time.Since(j.start).Seconds()
 	sum.Time = TimeSummary{Wall: seconds(wall), Load: seconds(r.load.Seconds())}
 	sum.Memory.PeakRSS = peakRSS()
+	if r.journal != nil {
+		sum.Journal = JournalSummary{Resumed: r.resumed, Units: r.journal.stored, Chunks: r.journal.chunks}
+	}
 	sum.Batch.Buckets = bucketSummaries(r.window.Buckets)
 	sum.Sharing = SharingSummary{
 		PromptShare: ratio(float64(total.Tokens.Cached), float64(total.Tokens.Prompt-total.Copied.Prompt)),

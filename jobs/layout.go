@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/batchmill/batchmill/internal/objstore"
@@ -56,6 +57,27 @@ func (l layout) plan() string { return objstore.Join(l.base, "_run", "plan.json"
 func (l layout) facts(n int, sha string) string {
 	return objstore.Join(l.base, "_run", "parts", fmt.Sprintf("%s-%s.json", l.partName(n), sha[:factsHashLen]))
 }
+
+// journal is the folder of the journal of shard n, and chunk one of its objects.
+func (l layout) journal(n int) string {
+	return objstore.Join(l.base, "_run", "journal", shardName(n)+"/")
+}
+
+func (l layout) chunk(n int, name string) string {
+	return objstore.Join(l.base, "_run", "journal", shardName(n), name)
+}
+
+// journals is the folder of all shards' journals.
+func (l layout) journals() string { return objstore.Join(l.base, "_run", "journal/") }
+
+// shardOf is the shard to whose journal an object belongs.
+func (l layout) shardOf(url string) (int, bool) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(url, l.journals()), "/")
+	n, err := strconv.Atoi(name)
+	return n, err == nil && shardName(n) == name && strings.HasPrefix(url, l.journal(n))
+}
+
+func shardName(n int) string { return fmt.Sprintf("%05d", n) }
 
 // factsPrefix is the folder of all facts.
 func (l layout) factsPrefix() string { return objstore.Join(l.base, "_run", "parts/") }

@@ -14,6 +14,7 @@ type resultRecord struct {
 	Source   string           `json:"source"`
 	Row      int64            `json:"row"`
 	Sample   int32            `json:"sample,omitempty"`
+	Units    int32            `json:"units,omitempty"` // results that the record has in all, where more than one
 	CustomID *string          `json:"custom_id,omitempty"`
 	Status   row.Status       `json:"status"`
 	Code     row.Code         `json:"code,omitempty"`
@@ -42,7 +43,8 @@ type logprobRecord struct {
 	Top     []logprobRecord `json:"top,omitempty"`
 }
 
-func encodeResult(r *row.Result) ([]byte, error) {
+// encodeResult gives the stored form of a result whose record has a number of them in all. It holds no line feed.
+func encodeResult(r *row.Result, units int) ([]byte, error) {
 	rec := resultRecord{
 		Source: r.Key.Source, Row: r.Key.Row, Sample: r.Key.Sample,
 		CustomID: r.CustomID, Status: r.Status, Finish: r.FinishReason,
@@ -50,6 +52,9 @@ func encodeResult(r *row.Result) ([]byte, error) {
 		Attempts: r.Attempts, DedupOf: r.DedupOf, Seed: r.Seed,
 		Logprobs: packLogprobs(r.Logprobs), HasLog: r.Logprobs != nil,
 		TokenIDs: r.TokenIDs, HasIDs: r.TokenIDs != nil,
+	}
+	if units > 1 {
+		rec.Units = int32(units)
 	}
 	if r.Err != nil {
 		rec.Code, rec.Message = r.Err.Code, r.Err.Message
@@ -66,12 +71,12 @@ func encodeResult(r *row.Result) ([]byte, error) {
 	return json.Marshal(&rec)
 }
 
-func decodeResult(data []byte) (*row.Result, error) {
+func decodeResult(data []byte) (r *row.Result, units int, err error) {
 	var rec resultRecord
 	if err := json.Unmarshal(data, &rec); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	r := &row.Result{
+	r = &row.Result{
 		Key:      row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: rec.Sample},
 		CustomID: rec.CustomID, Status: rec.Status, FinishReason: rec.Finish,
 		PromptTokens: rec.Tokens[0], CachedTokens: rec.Tokens[1], CompletionTokens: rec.Tokens[2],
@@ -95,7 +100,18 @@ func decodeResult(data []byte) (*row.Result, error) {
 	if t := rec.Times; t != nil {
 		r.Times = &row.Times{Queue: time.Duration(t[0]), Prefill: time.Duration(t[1]), Decode: time.Duration(t[2])}
 	}
-	return r, nil
+	return r, max(1, int(rec.Units)), nil
+}
+
+// flagsOf says how a result counts when it is met again.
+func flagsOf(status row.Status, code row.Code) uint32 {
+	switch {
+	case status != row.Failed:
+		return 0
+	case code.Retryable():
+		return failedFlag | againFlag
+	}
+	return failedFlag
 }
 
 func packLogprobs(in []row.TokenLogprob) []logprobRecord {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"math"
 	"reflect"
 	"testing"
@@ -27,23 +28,27 @@ func TestResultsSurviveTheSpool(t *testing.T) {
 	}
 	defer s.close()
 	for i := len(results) - 1; i >= 0; i-- { // any order
-		if err := s.put(int64(2*i), results[i]); err != nil {
+		line, err := encodeResult(results[i], i+1)
+		if err != nil || bytes.ContainsRune(line, '\n') {
+			t.Fatalf("%q, %v", line, err)
+		}
+		if err := s.put(int64(2*i), line, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, want := range results {
-		got, err := s.get(int64(2 * i))
-		if err != nil {
-			t.Fatal(err)
+		got, units, err := s.get(int64(2 * i))
+		if err != nil || units != i+1 {
+			t.Fatalf("%d units, %v", units, err)
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("result %d came back as\n%+v, want\n%+v", i, got, want)
 		}
-		if got, err := s.get(int64(2*i + 1)); got != nil || err != nil {
+		if got, _, err := s.get(int64(2*i + 1)); got != nil || err != nil {
 			t.Errorf("an empty slot gave %v, %v", got, err)
 		}
 	}
-	if err := s.put(0, results[0]); err == nil {
+	if err := s.put(0, []byte("{}"), 0); err == nil {
 		t.Error("a second result for one slot was accepted")
 	}
 }

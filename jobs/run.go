@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/batchmill/batchmill/infer"
+	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/row"
 	"github.com/batchmill/batchmill/pipeline"
 	"github.com/batchmill/batchmill/readers"
@@ -54,13 +55,16 @@ func (j *Job) Run(ctx context.Context) (*Summary, error) {
 
 // runState is one attempt at a job.
 type runState struct {
-	job    *Job
-	loaded *loaded
-	engine *infer.Engine
-	last   infer.Stats // of the engine, at its end
-	window pipeline.WindowStats
-	load   time.Duration
-	began  time.Time // of the engine
+	job     *Job
+	loaded  *loaded
+	engine  *infer.Engine
+	last    infer.Stats // of the engine, at its end
+	window  pipeline.WindowStats
+	index   *planIndex
+	journal *journal // nil until there is work
+	resumed int64    // units that earlier attempts journalled
+	load    time.Duration
+	began   time.Time // of the engine
 
 	mu      sync.Mutex
 	facts   map[int]*Facts // of committed parts of this process's shards
@@ -134,11 +138,13 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 	}
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, j.config.VocabSize, r.engine.Check)
 	ready := make(chan *shardState, j.spec.OpenShards+1) // at most OpenShards are unfinished: sending never blocks
+	r.index = newPlanIndex(j.plan)
+	r.journal = newJournal(j, j.spec.JournalUnits, j.spec.JournalEvery)
 	feed := &shardFeed{
 		store: j.store, plan: j.plan, samples: int64(j.spec.Samples), todo: todo, ready: ready,
 		opts:    readers.Options{Columns: prep.Columns(), MaxLineBytes: j.spec.MaxLineBytes},
 		slots:   semaphore.NewWeighted(int64(j.spec.OpenShards)),
-		pending: map[row.UnitKey]place{}, count: r.countResult,
+		pending: map[row.UnitKey]place{}, count: r.countResult, journal: r.journal, resume: r.resume,
 	}
 	com := &committer{
 		store: j.store, plan: j.plan, layout: j.layout, runID: j.runID, write: j.writerConfig(),
@@ -147,6 +153,8 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 	}
 	r.began = time.Now()
 	g, gctx := errgroup.WithContext(ctx)
+	stop := make(chan struct{})
+	g.Go(func() error { return r.journal.run(gctx, stop) })
 	g.Go(func() error {
 		defer close(ready)
 		var err error
@@ -157,6 +165,7 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 		return err
 	})
 	g.Go(func() error {
+		defer close(stop)
 		for s := range ready {
 			if err := r.commit(gctx, com, s); err != nil {
 				return err
@@ -166,10 +175,60 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 		return nil
 	})
 	err := g.Wait()
+	r.resumed = feed.resumed
+	if err != nil {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		if derr := r.journal.drain(last); derr != nil && KindOf(err) == Interrupted {
+			return Errorf(StorageIO, "run the same command again to go on; what was stored before is kept", "interrupted, and not all results could be journalled: %w", derr)
+		}
+	}
 	if ctx.Err() != nil {
-		return Errorf(Interrupted, "run the same command again to go on; committed parts are kept", "interrupted")
+		return Errorf(Interrupted, "run the same command again to go on; committed parts and journalled rows are kept", "interrupted")
 	}
 	return err
+}
+
+// resume takes what earlier attempts journalled of a shard. errCommitted says that there is nothing left to do.
+func (r *runState) resume(ctx context.Context, n int, into *spool) ([]ChunkRef, error) {
+	j := r.job
+	warn := func(m string) {
+		if j.events.Warn != nil {
+			j.events.Warn(m)
+		}
+	}
+	refs, err := loadJournal(ctx, j.store, j.layout, j.plan, r.index, n, into, warn)
+	if !errors.Is(err, errVanished) {
+		return refs, err
+	}
+	facts, ferr := r.committed(ctx, n) // chunks go when the part is there
+	if ferr != nil {
+		return nil, ferr
+	}
+	if facts == nil {
+		return nil, Errorf(Interrupted, "run the same command again", "%w while it was read, and there is no part: another run is at work there", err)
+	}
+	r.mu.Lock()
+	r.facts[n] = facts
+	r.mu.Unlock()
+	return nil, errCommitted
+}
+
+// committed returns the facts of a shard's part, nil if there is none.
+func (r *runState) committed(ctx context.Context, n int) (*Facts, error) {
+	j := r.job
+	info, err := j.store.Stat(ctx, j.layout.part(n))
+	if errors.Is(err, objstore.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, classify(err)
+	}
+	listed, err := j.store.List(ctx, j.layout.factsPrefix())
+	if err != nil {
+		return nil, classify(err)
+	}
+	return findFacts(ctx, j.store, j.layout, n, info, listed)
 }
 
 func (r *runState) commit(ctx context.Context, com *committer, s *shardState) error {
@@ -180,7 +239,15 @@ func (r *runState) commit(ctx context.Context, com *committer, s *shardState) er
 		r.mu.Unlock()
 		return nil
 	}
+	if _, err := r.journal.end(ctx, s.log); err != nil {
+		return err
+	}
 	facts, err := com.commit(ctx, s)
+	if err == nil {
+		r.job.events.reached(CleanBefore)
+		err = cleanJournal(ctx, r.job.store, r.job.layout, s.number)
+		r.job.events.reached(CleanAfter)
+	}
 	if err != nil {
 		if KindOf(err) == BadInput && !errors.Is(err, errForeignPlan) { // an input that changed costs its shard, not the others
 			r.mu.Lock()

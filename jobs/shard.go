@@ -18,15 +18,17 @@ import (
 type shardState struct {
 	number  int
 	spool   *spool
+	log     *shardLog
+	resumed int64 // units that earlier attempts journalled
 	records int64 // read so far
-	units   int64 // announced
-	done    int64 // with a result
+	units   int64 // to do in this attempt
+	done    int64 // of them, with a result
 	allRead bool
 	broken  error // the source failed beyond a truncation: no part
 }
 
-// shardFeed opens the shards of this process one after the other, at most a number of them unfinished, hands their
-// records to the pipeline and gathers their results. It is the pipeline's Feed and Sink.
+// shardFeed opens the shards of this process one after the other, at most a number of them unfinished, hands the records
+// that earlier attempts left to the pipeline and gathers their results. It is the pipeline's Feed and Sink.
 type shardFeed struct {
 	store   *objstore.Store
 	plan    *Plan
@@ -36,18 +38,26 @@ type shardFeed struct {
 	slots   *semaphore.Weighted
 	ready   chan<- *shardState // shards whose results are all there
 	count   func(*row.Result)
+	journal *journal
+	resume  func(ctx context.Context, shard int, into *spool) ([]ChunkRef, error) // takes what is journalled; errCommitted
 
-	cur    *shardState
-	reader *segmentReader
+	cur     *shardState
+	reader  *segmentReader
+	missing []int32 // of the record announced last
 
 	mu      sync.Mutex
 	pending map[row.UnitKey]place // units without a result: at most a window and the engine's sequences
+	resumed int64                 // units that earlier attempts journalled, of all shards
 }
 
 type place struct {
 	shard *shardState
 	slot  int64
+	units int // results of the record
 }
+
+// errCommitted says that a shard's part is there: somebody else was faster.
+var errCommitted = errors.New("the part is there")
 
 // Next implements pipeline.Feed.
 func (f *shardFeed) Next(ctx context.Context) (*row.Record, int, error) {
@@ -59,12 +69,22 @@ func (f *shardFeed) Next(ctx context.Context) (*row.Record, int, error) {
 			if len(f.todo) == 0 {
 				return nil, 0, io.EOF
 			}
-			if err := f.openShard(ctx); err != nil {
+			if err := f.openShard(ctx); errors.Is(err, errCommitted) {
+				continue
+			} else if err != nil {
 				return nil, 0, err
 			}
 		}
 		rec, err := f.reader.Read()
 		if err == nil {
+			whole, err := f.whole()
+			if err != nil {
+				return nil, 0, err
+			}
+			if whole {
+				f.cur.records++
+				continue
+			}
 			return rec, f.cur.number, nil
 		}
 		shard := f.cur
@@ -86,30 +106,82 @@ func (f *shardFeed) openShard(ctx context.Context) error {
 	if err := f.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
+	n := f.todo[0]
+	f.todo = f.todo[1:]
 	s, err := newSpool()
 	if err != nil {
 		return err
 	}
-	f.cur = &shardState{number: f.todo[0], spool: s}
-	f.todo = f.todo[1:]
-	f.reader = newSegmentReader(ctx, f.store, f.plan, f.cur.number, f.opts)
+	refs, err := f.resume(ctx, n, s)
+	if err != nil {
+		s.close()
+		f.slots.Release(1)
+		return err
+	}
+	f.cur = &shardState{number: n, spool: s, log: f.journal.begin(n, refs)}
+	f.cur.resumed = s.count()
+	f.mu.Lock()
+	f.resumed += f.cur.resumed
+	f.mu.Unlock()
+	f.reader = newSegmentReader(ctx, f.store, f.plan, n, f.opts)
 	return nil
 }
 
+// known is how many results the present record has by what is journalled of it; 0 if nothing is.
+func (f *shardFeed) known() (int, error) {
+	at := f.cur.records * f.samples
+	for s := range f.samples {
+		res, units, err := f.cur.spool.get(at + s)
+		if res != nil || err != nil {
+			return units, err
+		}
+	}
+	return 0, nil
+}
+
+// whole tells whether earlier attempts did all of the present record: then it is neither rendered nor tokenised.
+func (f *shardFeed) whole() (bool, error) {
+	if f.cur.resumed == 0 {
+		return false, nil
+	}
+	at, n := f.cur.records*f.samples, int64(0)
+	for n < f.samples && f.cur.spool.settled(at+n) {
+		n++
+	}
+	if n == 0 || n == f.samples {
+		return n > 0, nil
+	}
+	units, err := f.known() // an unusable row, and a request of its own, may have fewer results than the job's samples
+	return int64(units) <= n, err
+}
+
 // Announce implements pipeline.Sink: it gives the record's units their slots.
-func (f *shardFeed) Announce(rec *row.Record, units int) error {
+func (f *shardFeed) Announce(rec *row.Record, units int) ([]int32, error) {
+	at := f.cur.records * f.samples
+	if f.cur.resumed > 0 {
+		known, err := f.known()
+		if err != nil {
+			return nil, err
+		}
+		units = max(units, known)
+	}
+	f.missing = f.missing[:0]
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for s := range units {
+		if f.cur.spool.settled(at + int64(s)) {
+			continue
+		}
 		key := row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: int32(s)}
 		if _, twice := f.pending[key]; twice {
-			return fmt.Errorf("%s row %d was read twice", rec.Source, rec.Row)
+			return nil, fmt.Errorf("%s row %d was read twice", rec.Source, rec.Row)
 		}
-		f.pending[key] = place{f.cur, f.cur.records*f.samples + int64(s)}
+		f.pending[key] = place{f.cur, at + int64(s), units}
+		f.missing = append(f.missing, int32(s))
 	}
 	f.cur.records++
-	f.cur.units += int64(units)
-	return nil
+	f.cur.units += int64(len(f.missing))
+	return f.missing, nil
 }
 
 // Done implements pipeline.Sink.
@@ -121,7 +193,18 @@ func (f *shardFeed) Done(res *row.Result) error {
 	if !ok {
 		return fmt.Errorf("a result for %s row %d sample %d, which nothing waits for", res.Key.Source, res.Key.Row, res.Key.Sample)
 	}
-	if err := at.shard.spool.put(at.slot, res); err != nil {
+	line, err := encodeResult(res, at.units)
+	if err != nil {
+		return fmt.Errorf("encode the result of %s row %d: %w", res.Key.Source, res.Key.Row, err)
+	}
+	flags := uint32(0)
+	if res.Err != nil {
+		flags = flagsOf(res.Status, res.Err.Code)
+	}
+	if err := at.shard.spool.put(at.slot, line, flags); err != nil {
+		return fmt.Errorf("%s row %d sample %d: %w", res.Key.Source, res.Key.Row, res.Key.Sample, err)
+	}
+	if err := f.journal.add(at.shard.log, line); err != nil {
 		return err
 	}
 	f.count(res)

@@ -66,6 +66,9 @@ type Spec struct {
 	OpenShards   int
 	MaxLineBytes int64
 
+	JournalUnits int           // results in a chunk of the journal, and
+	JournalEvery time.Duration // the time after which a smaller one is stored; 0 = the defaults
+
 	StrictExit   bool
 	MaxErrorRate *float64      // share of error rows above which the run stops; nil = none
 	MinRows      int64         // rows that are done before it does

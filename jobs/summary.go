@@ -20,6 +20,7 @@ type Summary struct {
 	Batch      BatchSummary       `json:"batch"`
 	KV         KVSummary          `json:"kv"`
 	Memory     MemorySummary      `json:"memory"`
+	Journal    JournalSummary     `json:"journal"`
 	Inputs     InputSummary       `json:"inputs"`
 	Output     OutputSummary      `json:"output"`
 	Message    string             `json:"message"`
@@ -86,6 +87,13 @@ type KVSummary struct {
 // MemorySummary is the process's peak resident set; null where the system does not tell.
 type MemorySummary struct {
 	PeakRSS *int64 `json:"peak_rss_bytes"`
+}
+
+// JournalSummary counts units: those that earlier attempts had journalled, and those that this one did, with their chunks.
+type JournalSummary struct {
+	Resumed int64 `json:"resumed"`
+	Units   int64 `json:"units"`
+	Chunks  int64 `json:"chunks"`
 }
 
 // InputSummary counts files: those of the plan, those that cannot be read, and those that match by now but came after

@@ -198,11 +198,16 @@ type mapSink struct {
 	results map[row.UnitKey]*row.Result
 }
 
-func (s *mapSink) Announce(_ *row.Record, units int) error {
+func (s *mapSink) Announce(rec *row.Record, units int) (missing []int32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending += units
-	return nil
+	for n := range int32(units) {
+		if s.results[row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: n}] == nil {
+			missing = append(missing, n)
+		}
+	}
+	s.pending += len(missing)
+	return missing, nil
 }
 
 func (s *mapSink) Done(r *row.Result) error {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -19,10 +20,12 @@ type Feed interface {
 }
 
 // Sink takes results. It is called from several goroutines, in any order: results of unusable rows and of copies come
-// from the producing side, completions from the engine's. units tells, before any result of the record, how many will
-// come.
+// from the producing side, completions from the engine's.
+//
+// Announce comes before any result of a record and says how many it has; it returns the samples that are missing, in order:
+// those that are done already are not run. The list is only valid until the next call.
 type Sink interface {
-	Announce(rec *row.Record, units int) error
+	Announce(rec *row.Record, units int) (missing []int32, err error)
 	Done(res *row.Result) error
 }
 
@@ -98,18 +101,26 @@ func (p *pipe) produce(ctx context.Context) error {
 		}
 		units, id, rerr := p.prep.Prepare(rec)
 		if rerr != nil {
-			if err := p.sink.Announce(rec, 1); err != nil {
+			missing, err := p.sink.Announce(rec, 1)
+			if err != nil {
 				return err
 			}
-			if err := p.sink.Done(failed(p.prep, rec, id, rerr)); err != nil {
-				return err
+			for _, s := range missing { // one, unless other samples were done where there was more memory
+				if err := p.sink.Done(failed(p.prep, rec, id, s, rerr)); err != nil {
+					return err
+				}
 			}
 			continue
 		}
-		if err := p.sink.Announce(rec, len(units)); err != nil {
+		missing, err := p.sink.Announce(rec, len(units))
+		if err != nil {
 			return err
 		}
-		for _, u := range units {
+		for _, s := range missing {
+			if int(s) >= len(units) {
+				return fmt.Errorf("%s row %d has %d samples, and was journalled with more", rec.Source, rec.Row, len(units))
+			}
+			u := units[s]
 			u.Shard = shard
 			if err := p.enter(ctx, u); err != nil {
 				return err
@@ -172,13 +183,15 @@ func (p *pipe) complete(u *Unit, c *infer.Completion) error {
 }
 
 // failed is the result of a row that never reached the engine.
-func failed(prep *Preparer, rec *row.Record, id *string, rerr *row.Error) *row.Result {
-	seed, ok := rec.Fields[seedField].(int64)
-	if !ok {
-		seed = UnitSeed(prep.Seed, id, rec.Row, 0)
+func failed(prep *Preparer, rec *row.Record, id *string, sample int32, rerr *row.Error) *row.Result {
+	seed := UnitSeed(prep.Seed, id, rec.Row, sample)
+	if own, ok := rec.Fields[seedField].(int64); ok && sample == 0 {
+		seed = own
+	} else if ok {
+		seed = UnitSeed(own, id, rec.Row, sample)
 	}
 	return &row.Result{
-		Key:          row.UnitKey{Source: rec.Source, Row: rec.Row},
+		Key:          row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: sample},
 		CustomID:     id,
 		Status:       row.Failed,
 		Err:          rerr,

@@ -30,6 +30,7 @@ var yamlKeys = map[string]string{
 	"sampling.ignore_eos": "ignore-eos", "sampling.logprobs": "logprobs", "sampling.return_token_ids": "return-token-ids",
 	"engine.device": "device", "engine.activations": "activations", "engine.isa": "isa", "engine.threads": "threads", "engine.batch_tokens": "batch-tokens",
 	"engine.max_seqs": "max-seqs", "engine.max_model_len": "max-model-len", "engine.window_rows": "window-rows", "engine.open_shards": "open-shards",
+	"output.journal_units": "journal-units", "output.journal_every": "journal-every",
 	"engine.no_dedup": "no-dedup", "engine.no_prefix_sharing": "no-prefix-sharing", "engine.no_speculation": "no-speculation",
 	"limits.kv_memory":   "kv-memory",
 	"report.strict_exit": "strict-exit", "report.progress": "progress", "report.json": "json",

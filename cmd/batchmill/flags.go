@@ -121,6 +121,8 @@ func jobFlags() []cli.Flag {
 		text("kv-memory", "memory for KV pages, such as 2GiB; a share of what is free if empty", ""),
 		whole("window-rows", "rows that wait, sorted, for the engine", 0),
 		whole("open-shards", "unfinished shards at once", 0),
+		whole("journal-units", "completions after which they are journalled, so that a kill costs no more", jobs.DefaultJournalUnits),
+		span("journal-every", "time after which fewer are", jobs.DefaultJournalEvery),
 		toggle("no-dedup", "run equal requests of a file each for itself"),
 		toggle("no-prefix-sharing", "compute every prompt in full, also where it begins like another"),
 		toggle("no-speculation", "generate one token a step, also where the text repeats itself"),
@@ -156,7 +158,7 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 		NoSpeculation: c.Bool("no-speculation"),
 		Raw:           c.Bool("raw"), Seed: c.Int64("seed"), Samples: int32(min(c.Int64("samples"), math.MaxInt32)),
 		MaxModelLen: integer(c, "max-model-len"), BatchTokens: integer(c, "batch-tokens"), MaxSeqs: integer(c, "max-seqs"),
-		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"),
+		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"), JournalUnits: integer(c, "journal-units"), JournalEvery: c.Duration("journal-every"),
 		Device: c.String("device"), Activations: c.String("activations"), ISA: c.String("isa"),
 		StrictExit: c.Bool("strict-exit"), Heartbeat: c.Duration("heartbeat"),
 		MinRows: c.Int64("min-rows"), RowTimeout: c.Duration("row-timeout"), StallTimeout: c.Duration("stall-timeout"),
@@ -303,7 +305,7 @@ func checkValues(c *cli.Context, s *jobs.Spec) error {
 			return jobs.Errorf(jobs.Usage, "leave it out", "an empty --stop would end every completion at once")
 		}
 	}
-	for _, flag := range []string{"threads", "batch-tokens", "max-seqs", "max-model-len", "window-rows", "open-shards"} {
+	for _, flag := range []string{"threads", "batch-tokens", "max-seqs", "max-model-len", "window-rows", "open-shards", "journal-units"} {
 		if c.Int64(flag) < 0 {
 			return jobs.Errorf(jobs.Usage, "", "--%s must not be negative", flag)
 		}
