@@ -49,9 +49,7 @@ func runAction(c *cli.Context) (err error) {
 	}
 	store := objstore.New(objstore.Options{TmpDir: jobs.TmpDir(spec.Output)})
 	defer store.Close()
-	events := show.events()
-	events.Reached = crashpoint()
-	job, err := prepare(c.Context, spec, store, events)
+	job, err := prepare(c.Context, spec, store, show.events())
 	if err != nil {
 		return err
 	}
