@@ -79,7 +79,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		ExitErrHandler:            func(*cli.Context, error) {},
 		Suggest:                   true,
 		Commands: []*cli.Command{
-			runCommand(), planCommand(), statusCommand(), verifyCommand(), inspectCommand(), tokenizeCommand(), modelsCommand(), benchCommand(), versionCommand(),
+			runCommand(), planCommand(), statusCommand(), verifyCommand(), finalizeCommand(), inspectCommand(), tokenizeCommand(), modelsCommand(), benchCommand(), versionCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
