@@ -39,6 +39,7 @@ type Device struct {
 	kernels     *kernels
 	pool        *pool
 	activations Activations
+	weights     arena
 	floats      atomic.Bool // a weight that is multiplied as float32 has been loaded
 }
 
@@ -81,5 +82,6 @@ func (d *Device) Activations() Activations { return d.activations }
 // Close ends the threads. No runner may be in use.
 func (d *Device) Close() error {
 	d.pool.close()
+	d.weights.close()
 	return nil
 }

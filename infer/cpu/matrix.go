@@ -159,7 +159,7 @@ func (d *Device) Matrix(ctx context.Context, src device.MatrixSource) (device.Ma
 // packAll packs all panels, unless a compact one turns out not to be exact.
 func (d *Device) packAll(ctx context.Context, m *matrix, form *compactForm) (exact bool, err error) {
 	m.form, m.size = form, panelSize(form, m.kpad)
-	packed, free, err := allocate(m.panels * m.size)
+	packed, free, err := d.weights.allocate(m.panels * m.size)
 	if err != nil {
 		return false, fmt.Errorf("load %s: %w", m.src.Name, err)
 	}

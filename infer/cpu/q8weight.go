@@ -118,7 +118,7 @@ func (d *Device) storeAll(ctx context.Context, m *matrix) (ok bool, err error) {
 	var stored []float32
 	free := func() {}
 	if !m.src.Streamed {
-		if stored, free, err = allocate(m.panels * m.q.total / 4); err != nil {
+		if stored, free, err = d.weights.allocate(m.panels * m.q.total / 4); err != nil {
 			return false, fmt.Errorf("load %s: %w", m.src.Name, err)
 		}
 	}

@@ -15,17 +15,19 @@ const amxRows = 16
 // For every 32 k (16 with sub-groups) a tile of 16 x 16 sums goes through memory to the vectors, which scale it and add it to the 16
 // accumulators Z0..Z15. The two halves of the panel's outputs follow one another.
 //
-// Strips that are full and not the first go without the tests for missing rows, and without fetching ahead.
+// Where there are few tokens, the next panel is fetched from memory meanwhile.
 func (g *gen) gemmAMX(f qForm) {
 	cfg := g.unique("tiles")
 	g.printf("\n%s", table(cfg, amxConfigs(f)))
-	g.printf("\nTEXT ·%s%s(SB), NOSPLIT, $16-8\n", f.name(), g.suffix)
+	g.printf("\nTEXT ·%s%s(SB), NOSPLIT, $24-8\n", f.name(), g.suffix)
 	g.op("MOVQ args+0(FP), AX")
 	g.op("MOVQ $32, BX")   // distance of rows: activations,
 	g.op("MOVQ $128, R15") // codes,
 	g.op("MOVQ $64, R14")  // sums
 	g.op("MOVQ %d(AX), CX", qArgScratch)
 	g.op("MOVQ $0, %s", amxRowsNow)
+	g.op("MOVQ %d(AX), R13", qArgRows)
+	g.op("MOVQ R13, %s", amxTokens)
 	if !f.wide {
 		g.op("VBROADCASTSS magic<>(SB), Z30")
 		g.op("VBROADCASTSS minusMagic<>(SB), Z31")
@@ -47,7 +49,6 @@ func (g *gen) gemmAMX(f qForm) {
 	g.op("ADDQ R13, DX")
 	g.tileConfig("DX")
 	g.label(configured)
-	g.op("MOVQ %d(AX), R13", qArgAhead)
 	for half := range 2 {
 		g.op("MOVQ %d(AX), DI", qArgBlocks)
 		g.op("MOVQ %d(AX), SI", qArgA)
@@ -64,26 +65,36 @@ func (g *gen) gemmAMX(f qForm) {
 		for r := range amxRows {
 			g.op("VPXORD Z%d, Z%d, Z%d", r, r, r)
 		}
-		done, partial := g.unique("done"), g.unique("partial")
-		g.op("TESTQ R13, R13") // fetching ahead, or rows are missing
-		g.op("JNZ %s", partial)
+		done, partial, some, few, slow := g.unique("done"), g.unique("partial"), g.unique("some"), g.unique("few"), g.unique("slow")
+		g.op("MOVQ %d(AX), R13", qArgAhead)
 		g.op("CMPQ R12, $%d", amxRows)
 		g.op("JNE %s", partial)
-		g.op("MOVQ %d(AX), R13", qArgAStrip)
-		g.amxLoop(f, false, done, half == 1)
-		g.label(partial)
-		g.amxLoop(f, true, done, false)
-		g.label(done)
+		g.op("TESTQ R13, R13")
+		g.op("JNZ %s", some)
 		if half == 0 {
-			g.op("MOVQ %d(AX), R13", qArgAhead)
-			fetched := g.unique("fetched")
-			g.op("TESTQ R13, R13")
-			g.op("JZ %s", fetched)
-			g.op("MOVQ %d(AX), R13", qArgBlocks) // half of what is to be fetched has been
-			g.op("SHLQ $9, R13")
-			g.op("ADDQ %d(AX), R13", qArgAhead)
-			g.label(fetched)
+			g.amxLoop(f, amxPlain, done)
+		} else {
+			g.op("MOVQ %d(AX), R13", qArgAStrip)
+			g.amxLoop(f, amxFetchStrip, done)
 		}
+		g.label(some)
+		g.op("CMPQ %s, $%d", amxTokens, amxManyRows)
+		g.op("JGE %s", slow)
+		g.amxLoop(f, amxFetch4, done)
+		g.label(slow)
+		g.amxLoop(f, amxFetch2, done)
+		g.label(partial)
+		g.op("TESTQ R13, R13")
+		g.op("JNZ %s", few)
+		g.op("MOVQ DX, R13") // nothing to fetch: what is there already
+		g.label(few)
+		g.amxLoop(f, amxFewRows, done)
+		g.label(done)
+		ended := g.unique("ended")
+		g.op("CMPQ %d(AX), $0", qArgAhead)
+		g.op("JEQ %s", ended)
+		g.op("MOVQ R13, %d(AX)", qArgAhead)
+		g.label(ended)
 		g.op("MOVQ %d(AX), DI", qArgC)
 		g.op("MOVQ %d(AX), SI", qArgLDC)
 		stored := g.unique("stored")
@@ -102,7 +113,6 @@ func (g *gen) gemmAMX(f qForm) {
 		g.op("MOVQ %d(AX), DX", field.step)
 		g.op("ADDQ DX, %d(AX)", field.at)
 	}
-	g.op("MOVQ $0, %d(AX)", qArgAhead)
 	g.op("SUBQ R12, %d(AX)", qArgRows)
 	g.op("JNZ %s", strip)
 	g.tileRelease()
@@ -116,11 +126,32 @@ const (
 	amxAhead = 2
 )
 
+// amxKind is a variant of the loop over blocks.
+type amxKind int
+
+const (
+	amxPlain      amxKind = iota
+	amxFetchStrip         // on the way the next strip is fetched, R13 bytes on
+	amxFetch2             // the next panel is fetched into the second-level cache, from R13 on, two lines a tile,
+	amxFetch4             // four lines
+	amxFewRows            // eight; and only R12 rows are scaled
+)
+
+// lines is how much of the next panel is fetched beside a tile: with 1, 2 or 4 strips, all of a panel of bytes, spread evenly. More
+// at a time would only wait for memory.
+func (k amxKind) lines() int { return [...]int{0, 0, 2, 4, 8}[k] }
+
+// amxManyRows is from how many tokens on two lines are enough.
+const amxManyRows = 4 * amxRows
+
+// amxTokens holds the number of all tokens.
+const amxTokens = "tokens-24(SP)"
+
 // amxRowsNow holds the rows of the configuration in force: loading one takes as long as dozens of products.
 const amxRowsNow = "rows-16(SP)"
 
 // amxLoop writes the loop over blocks, at least one. DI counts the tiles that are left to compute, left the ones to scale.
-func (g *gen) amxLoop(f qForm, careful bool, done string, fetch bool) {
+func (g *gen) amxLoop(f qForm, kind amxKind, done string) {
 	const left = "left-8(SP)"
 	g.op("MOVQ DI, %s", left)
 	loop := g.unique("loop")
@@ -128,7 +159,7 @@ func (g *gen) amxLoop(f qForm, careful bool, done string, fetch bool) {
 		skip := g.unique("skip")
 		g.op("TESTQ DI, DI")
 		g.op("JZ %s", skip)
-		g.amxTile(f, slot, careful, fetch)
+		g.amxTile(f, slot, kind)
 		g.op("DECQ DI")
 		g.label(skip)
 	}
@@ -138,7 +169,7 @@ func (g *gen) amxLoop(f qForm, careful bool, done string, fetch bool) {
 	g.label(loop)
 	for slot := range amxSlots {
 		tile((slot + amxAhead) % amxSlots)
-		g.amxScale(f, slot, careful)
+		g.amxScale(f, slot, kind == amxFewRows)
 		g.op("DECQ %s", left)
 		g.op("JZ %s", done)
 	}
@@ -149,7 +180,7 @@ func (g *gen) amxLoop(f qForm, careful bool, done string, fetch bool) {
 func (f qForm) slotBytes() int { return 1024 * f.groups() * f.planes() }
 
 // amxTile computes the sums of one block into a slot of scratch.
-func (g *gen) amxTile(f qForm, slot int, careful, fetch bool) {
+func (g *gen) amxTile(f qForm, slot int, kind amxKind) {
 	n := 0
 	for group := range f.groups() {
 		b := tmm(6 + (slot+group)%2)
@@ -168,13 +199,13 @@ func (g *gen) amxTile(f qForm, slot int, careful, fetch bool) {
 			n++
 		}
 	}
-	if careful {
-		for i := range 8 {
-			g.op("PREFETCHT0 %d(R13)", 64*i)
+	if n := kind.lines(); n > 0 {
+		for i := range n {
+			g.op("PREFETCHT1 %d(R13)", 64*i)
 		}
-		g.op("ADDQ $512, R13")
+		g.op("ADDQ $%d, R13", 64*n)
 	}
-	if fetch {
+	if kind == amxFetchStrip {
 		for i := range 8 * f.planes() {
 			g.op("PREFETCHT0 %d(SI)(R13*1)", 64*i)
 		}
