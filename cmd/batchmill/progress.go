@@ -69,6 +69,7 @@ func (p *progress) events() jobs.Events {
 		},
 		Warn:    p.warn,
 		Stalled: p.stalled,
+		Reached: killpoint(),
 	}
 }
 

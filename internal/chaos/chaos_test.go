@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/batchmill/batchmill/internal/faultproxy"
+	"github.com/batchmill/batchmill/jobs"
 )
 
 const (
@@ -51,7 +52,8 @@ type reference struct {
 	err      error
 	output   *output
 	took     time.Duration
-	requests int // through a proxy that does nothing
+	requests int            // through a proxy that does nothing
+	steps    map[string]int // of the protocol: how often each was reached
 }
 
 func newLab(t *testing.T, p *place, count *tally) *lab {
@@ -92,17 +94,19 @@ func (l *lab) unbroken(w *work, ref *reference) error {
 		endpoint = proxy.URL
 	}
 	prefix := "out/unbroken-" + w.name
-	p, err := launch(l.bin, l.tmp, l.place.env(endpoint), w.args(l.place, prefix, nil)...)
-	if err != nil {
+	steps := filepath.Join(l.tmp, "steps-"+w.name)
+	began := time.Now()
+	if err := l.simply(w.args(l.place, prefix, nil), append(l.place.env(endpoint), stepsVar+"="+steps)); err != nil {
 		return err
 	}
-	code, err := p.wait(context.Background())
+	ref.took = time.Since(began)
+	reached, err := os.ReadFile(steps)
 	if err != nil {
-		return err
+		return fmt.Errorf("the unbroken run told no steps: %w", err)
 	}
-	ref.took = time.Since(p.began)
-	if code != 0 {
-		return fmt.Errorf("the unbroken run ended with %d:\n%s", code, p.stderr.String())
+	ref.steps = map[string]int{}
+	for _, name := range strings.Fields(string(reached)) {
+		ref.steps[name]++
 	}
 	if ref.output, err = readOutput(l.place, w, prefix); err != nil {
 		return fmt.Errorf("the unbroken run: %w", err)
@@ -113,6 +117,19 @@ func (l *lab) unbroken(w *work, ref *reference) error {
 	left, err := strays(l.place, w.folder(prefix))
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("the unbroken run left %s", strings.Join(left, ", "))
+	}
+	return err
+}
+
+// simply runs the program to a good end.
+func (l *lab) simply(args, env []string) error {
+	p, err := launch(l.bin, l.tmp, env, args...)
+	if err != nil {
+		return err
+	}
+	code, err := p.wait(context.Background())
+	if err == nil && code != 0 {
+		err = fmt.Errorf("a run without kills and faults ended with %d:\n%s", code, p.stderr.String())
 	}
 	return err
 }
@@ -130,8 +147,19 @@ func (l *lab) run(ctx context.Context, seed uint64) (err error) {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	s := &victim{lab: l, work: w, prefix: fmt.Sprintf("out/%s-%d", w.name, seed), tmp: tmp, random: r, ref: ref}
+	s := &victim{lab: l, work: w, prefix: fmt.Sprintf("out/%s-%d", w.name, seed), tmp: tmp, random: r, ref: ref, steps: sortedKeys(ref.steps)}
 	defer l.place.remove(s.prefix)
+	if r.IntN(6) == 0 { // over another job's output, which must go, and whose rows must not come back
+		if err := l.simply(append(w.args(l.place, s.prefix, nil), "--system", "another job"), l.place.env("")); err != nil {
+			return err
+		}
+		s.flags = []string{"--overwrite"}
+		for _, step := range jobs.Steps() {
+			if strings.HasPrefix(string(step), "wipe") {
+				s.steps = append(s.steps, string(step))
+			}
+		}
+	}
 	if l.place.srv != nil {
 		s.proxy, err = faultproxy.Start(faultproxy.Config{
 			Target: l.place.srv.Endpoint, Seed: seed, Rules: faultproxy.Storm(faultRate), Watch: s.watch,
@@ -193,6 +221,9 @@ func (s *victim) check() error {
 	defer c.mu.Unlock()
 	c.runs[s.lab.place.name]++
 	c.jobs[s.work.name]++
+	if s.flags != nil {
+		c.jobs["of them with --overwrite"]++
+	}
 	c.rows += len(out.rows)
 	return nil
 }

@@ -100,7 +100,7 @@ func works() []work {
 		{name: "single", weight: 2, output: "/out.jsonl", format: "jsonl",
 			files: []file{mixed("a.jsonl", 40, 1)},
 			flags: []string{"--max-tokens", "12"}},
-		{name: "uploads", weight: 1, output: "/", format: "jsonl",
+		{name: "uploads", weight: 2, output: "/", format: "jsonl",
 			files: []file{fat()},
 			flags: []string{"--max-tokens", "4"}},
 	}
@@ -115,6 +115,9 @@ func (w *work) args(p *place, prefix string, r *rand.Rand) []string {
 		"--kv-memory", "16MiB", "--threads", "1", "--json", "--progress", "none"}
 	if r != nil {
 		args = append(args, "--open-shards", fmt.Sprint(1+r.IntN(5)), "--window-rows", fmt.Sprint(2+r.IntN(30)), "--batch-tokens", fmt.Sprint(8<<r.IntN(4)))
+		if knows("journal-units") {
+			args = append(args, "--journal-units", fmt.Sprint(1+r.IntN(9)))
+		}
 	}
 	return append(args, w.flags...)
 }

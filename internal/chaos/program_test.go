@@ -32,9 +32,12 @@ var root = func() string {
 
 var binary struct {
 	sync.Once
-	dir, path string
-	err       error
+	dir, path, help string
+	err             error
 }
+
+// knows tells whether `batchmill run` has a flag, for what a build may not have.
+func knows(flag string) bool { return strings.Contains(binary.help, "--"+flag+" ") }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -55,11 +58,18 @@ func program(t *testing.T) string {
 		if binary.err = lookAtSources(); binary.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-o", binary.path, "./cmd/batchmill")
+		// The tag makes it listen to the steps of the commit protocol; see cmd/batchmill/killpoint_chaos.go.
+		cmd := exec.Command("go", "build", "-tags", "chaos", "-o", binary.path, "./cmd/batchmill")
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
 			binary.err = fmt.Errorf("build the program: %w\n%s", err, out)
+			return
 		}
+		help, err := exec.Command(binary.path, "run", "--help").Output()
+		if err != nil {
+			binary.err = fmt.Errorf("ask the program for its flags: %w", err)
+		}
+		binary.help = string(help)
 	})
 	if binary.err != nil {
 		t.Fatal(binary.err)

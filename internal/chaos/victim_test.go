@@ -18,7 +18,9 @@ type victim struct {
 	tmp    string
 	random *rand.Rand
 	ref    *reference
+	steps  []string          // names, of those that the job comes by
 	proxy  *faultproxy.Proxy // nil for local files
+	flags  []string          // of every life, beside the job's own
 	done   bool              // the last life ended with 0
 	said   string            // by the last life, on stderr
 
@@ -34,10 +36,15 @@ type death struct {
 	after    time.Duration // of starting, if not 0
 	request  int           // or at this request, from 1
 	landed   bool          // when the server has done it, else when it arrives
+	step     string        // or at this step of the protocol, and its number from 1
 }
 
-// death draws an instant within the time that the job takes, or one of its requests.
+// death draws an instant within the time that the job takes, one of its requests, or a step of the protocol.
 func (s *victim) death() *death {
+	if s.random.IntN(2) == 0 {
+		name := s.steps[s.random.IntN(len(s.steps))]
+		return &death{occasion: "at " + name, step: fmt.Sprint(name, " ", 1+s.random.IntN(max(1, s.ref.steps[name])))}
+	}
 	if s.proxy != nil && s.random.IntN(3) > 0 {
 		d := &death{occasion: "when a request arrived", request: 1 + s.random.IntN(s.ref.requests)}
 		if d.landed = s.random.IntN(2) == 0; d.landed {
@@ -51,13 +58,17 @@ func (s *victim) death() *death {
 
 // live starts the program once and waits for its end, or for its death.
 func (s *victim) live(ctx context.Context, d *death) error {
-	args := s.work.args(s.lab.place, s.prefix, s.random)
+	args := append(s.work.args(s.lab.place, s.prefix, s.random), s.flags...)
 	endpoint := ""
 	if s.proxy != nil {
 		endpoint = s.proxy.URL
 	}
+	env := s.lab.place.env(endpoint)
+	if d != nil && d.step != "" {
+		env = append(env, killVar+"="+d.step)
+	}
 	s.mu.Lock()
-	p, err := launch(s.lab.bin, s.tmp, s.lab.place.env(endpoint), args...)
+	p, err := launch(s.lab.bin, s.tmp, env, args...)
 	s.proc, s.doom, s.seen = p, d, 0
 	s.mu.Unlock()
 	if err != nil {
@@ -91,6 +102,12 @@ func (s *victim) live(ctx context.Context, d *death) error {
 	}
 	return nil
 }
+
+// What the program built for these tests listens to; see cmd/batchmill/killpoint_chaos.go.
+const (
+	stepsVar = "BATCHMILL_CHAOS_STEPS"
+	killVar  = "BATCHMILL_CHAOS_KILL"
+)
 
 // exitStorage is the exit code of a run whose store failed for longer than it retries.
 const exitStorage = 74
