@@ -96,7 +96,7 @@ func (g *gemmTask) start(a *strips, width int) {
 }
 
 func (g *gemmTask) do(worker, item int) {
-	block, group := item/g.groups, item%g.groups
+	block, group := item/g.groups, inLanes(item%g.groups, g.groups, g.r.dev.pool.workers)
 	first := block * g.block
 	last := min(first+g.block, g.a.count)
 	w := &g.r.work[worker]

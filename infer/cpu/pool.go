@@ -145,6 +145,13 @@ func (p *pool) work(worker int) {
 	}
 }
 
+// inLanes reorders items so that a worker that takes every n-th item, as n workers at one pace do, walks through neighbours: what it
+// has fetched ahead of the end of one item is then the start of its next. It is a permutation of 0..items-1.
+func inLanes(item, items, workers int) int {
+	lane, at := item%workers, item/workers
+	return lane*(items/workers) + min(lane, items%workers) + at
+}
+
 // close ends the workers. No region may be running.
 func (p *pool) close() {
 	if p.stop.Swap(true) {

@@ -104,3 +104,24 @@ func TestNewRefuses(t *testing.T) {
 		d.Close()
 	}
 }
+
+// TestInLanes: every item comes once, and those of a worker at an even pace are neighbours.
+func TestInLanes(t *testing.T) {
+	for workers := 1; workers < 6; workers++ {
+		for items := range 40 {
+			seen := make([]bool, items)
+			last := make([]int, workers)
+			for item := range items {
+				at := inLanes(item, items, workers)
+				if at < 0 || at >= items || seen[at] {
+					t.Fatalf("%d workers, %d items: item %d is %d", workers, items, item, at)
+				}
+				seen[at] = true
+				if item >= workers && at != last[item%workers]+1 {
+					t.Fatalf("%d workers, %d items: item %d is %d, after %d", workers, items, item, at, last[item%workers])
+				}
+				last[item%workers] = at
+			}
+		}
+	}
+}

@@ -60,21 +60,22 @@ type qKernels struct {
 // The generator knows the offsets. Addresses are numbers: after the last strip some point beyond what they belong to, which the
 // garbage collector must not see. What they point into is held by the runner, and lies on the heap.
 type qArgs struct {
-	blocks  int     // k/32
-	a       uintptr // strips of activations
-	aStrip  int     // bytes from strip to strip
-	b       uintptr // codes
-	sw      uintptr // scales, [blocks][32], or [blocks][2][32] where they belong to 16 k
-	min     uintptr // minima, [blocks][32]
-	sa      uintptr // activation scales, [strip][blocks][rows of a strip]
-	s1      uintptr // those times the sums of activations
-	sStrip  int     // bytes from strip to strip of both
-	c       uintptr // results
-	ldc     int     // bytes from row to row
-	rows    int     // tokens
-	sums    uintptr // VNNI: where integer sums start, [groups][32]; AVX2 nibbles: sums of activations, as sa
-	scratch uintptr // qScratch bytes
-	ahead   uintptr // what to fetch into the caches on the way, while the first strip is computed; 0: nothing
+	blocks   int     // k/32
+	a        uintptr // strips of activations
+	aStrip   int     // bytes from strip to strip
+	b        uintptr // codes
+	sw       uintptr // scales, [blocks][32], or [blocks][2][32] where they belong to 16 k
+	min      uintptr // minima, [blocks][32]
+	sa       uintptr // activation scales, [strip][blocks][rows of a strip]
+	s1       uintptr // those times the sums of activations
+	sStrip   int     // bytes from strip to strip of both
+	c        uintptr // results
+	ldc      int     // bytes from row to row
+	rows     int     // tokens
+	sums     uintptr // VNNI: where integer sums start, [groups][32]; AVX2 nibbles: sums of activations, as sa
+	scratch  uintptr // qScratch bytes
+	ahead    uintptr // what to fetch into the caches on the way, up to aheadEnd or a little further; 0: nothing
+	aheadEnd uintptr
 }
 
 // fewArgs are the arguments of a product straight from a stored panel; see qLayout. The generator knows the offsets.

@@ -312,7 +312,7 @@ func TestQArgsLayout(t *testing.T) {
 	for i, at := range []uintptr{
 		unsafe.Offsetof(a.blocks), unsafe.Offsetof(a.a), unsafe.Offsetof(a.aStrip), unsafe.Offsetof(a.b), unsafe.Offsetof(a.sw), unsafe.Offsetof(a.min),
 		unsafe.Offsetof(a.sa), unsafe.Offsetof(a.s1), unsafe.Offsetof(a.sStrip), unsafe.Offsetof(a.c), unsafe.Offsetof(a.ldc), unsafe.Offsetof(a.rows),
-		unsafe.Offsetof(a.sums), unsafe.Offsetof(a.scratch), unsafe.Offsetof(a.ahead),
+		unsafe.Offsetof(a.sums), unsafe.Offsetof(a.scratch), unsafe.Offsetof(a.ahead), unsafe.Offsetof(a.aheadEnd),
 	} {
 		if at != uintptr(8*i) {
 			t.Errorf("field %d of qArgs is at %d", i, at)
@@ -347,7 +347,7 @@ func BenchmarkQuantised(b *testing.B) {
 			continue
 		}
 		for _, typ := range []quant.Type{quant.Q4_0, quant.Q4_1, quant.Q8_0, quant.Q6_K} {
-			for _, n := range []int{1, 2, 4, 8, 16, 32, 512} {
+			for _, n := range []int{1, 2, 4, 8, 16, 32, 64, 128, 512} {
 				b.Run(fmt.Sprintf("%s/%v/%d", k.name, typ, n), func(b *testing.B) { benchQuantised(b, r, k, typ, n) })
 			}
 		}

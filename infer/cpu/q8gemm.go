@@ -8,9 +8,6 @@ const (
 	// qActivations bounds the activations that are multiplied with one panel before the next comes: they are read from the
 	// second-level cache, together with the panel.
 	qActivations = 1 << 20
-	// qFewTokens is up to how many tokens weights are fetched ahead of their use: with more, computing takes much longer than
-	// reading.
-	qFewTokens = 64
 	// qGroupBytes bounds the stored panels of one item, as groupBytes does for float32.
 	qGroupBytes = 256 << 10
 )
@@ -79,7 +76,7 @@ func (g *qTask) start(a *qStrips) {
 }
 
 func (g *qTask) do(worker, item int) {
-	block, group := item/g.groups, item%g.groups
+	block, group := item/g.groups, inLanes(item%g.groups, g.groups, g.r.dev.pool.workers)
 	first := block * g.block
 	last := min(first+g.block, g.a.count)
 	w := &g.r.work[worker].q8
@@ -125,8 +122,9 @@ func (g *qTask) multiply(w *qScratchpad, panel *qPanel, m *matrix, p, first, n i
 		c: address(c, 0), ldc: ldc, rows: n, scratch: address(w.sums, 0),
 	}
 	g.a.product(a, first, nibbles)
-	if n <= qFewTokens && m.stored != nil {
+	if m.stored != nil {
 		a.ahead = address(m.stored, 0) + uintptr((p+1)*m.q.total)
+		a.aheadEnd = a.ahead + uintptr(m.q.total)
 	}
 	k.product(m.q.form, g.a.wide)(a)
 }

@@ -28,6 +28,7 @@ const (
 	qArgSums
 	qArgScratch
 	qArgAhead
+	qArgAheadEnd
 )
 
 // qForm is a variant of the product.

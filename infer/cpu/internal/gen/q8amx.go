@@ -15,7 +15,7 @@ const amxRows = 16
 // For every 32 k (16 with sub-groups) a tile of 16 x 16 sums goes through memory to the vectors, which scale it and add it to the 16
 // accumulators Z0..Z15. The two halves of the panel's outputs follow one another.
 //
-// Where there are few tokens, the next panel is fetched from memory meanwhile.
+// Beside the first strips the next panel is fetched from memory.
 func (g *gen) gemmAMX(f qForm) {
 	cfg := g.unique("tiles")
 	g.printf("\n%s", table(cfg, amxConfigs(f)))
@@ -93,6 +93,11 @@ func (g *gen) gemmAMX(f qForm) {
 		ended := g.unique("ended")
 		g.op("CMPQ %d(AX), $0", qArgAhead)
 		g.op("JEQ %s", ended)
+		enough := g.unique("enough")
+		g.op("CMPQ R13, %d(AX)", qArgAheadEnd)
+		g.op("JCS %s", enough)
+		g.op("XORQ R13, R13")
+		g.label(enough)
 		g.op("MOVQ R13, %d(AX)", qArgAhead)
 		g.label(ended)
 		g.op("MOVQ %d(AX), DI", qArgC)
