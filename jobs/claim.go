@@ -12,32 +12,36 @@ import (
 )
 
 // claim makes the stored plan and this job's plan one: it stores ours if there is none, takes the stored one if it
-// decides the same, and refuses otherwise. It returns the numbers of the shards that this process still has to do.
-func (r *runState) claim(ctx context.Context) ([]int, error) {
+// decides the same, and refuses otherwise. It returns the numbers of the shards that this process still has to do, and the
+// seals of those whose part alone is missing.
+func (r *runState) claim(ctx context.Context) (todo []int, sealed []*Seal, err error) {
 	j := r.job
 	if err := r.clear(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stored, err := putJSON(ctx, j.store, j.layout.plan(), j.plan)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	j.events.reached(Planned)
 	if err := checkStore(ctx, j.store, j.layout.plan(), j.plan); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	j.events.reached(StoreChecked)
 	info, err := j.store.Stat(ctx, j.layout.plan())
 	if err != nil {
-		return nil, classify(err)
+		return nil, nil, classify(err)
 	}
 	r.planTag = info.ETag
 	if !stored {
 		if err := r.adopt(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return r.missing(ctx)
+	if todo, sealed, err = r.missing(ctx); err != nil {
+		return nil, nil, err
+	}
+	return todo, sealed, sweepJournal(ctx, j.store, j.layout, func(n int) bool { return r.facts[n] != nil })
 }
 
 // clearTries is how often an output is cleared: a run that is still at work there may commit one more part, but then
@@ -52,7 +56,7 @@ func (r *runState) clear(ctx context.Context) error {
 	j := r.job
 	for try := 1; ; try++ {
 		if j.spec.Overwrite {
-			if err := wipe(ctx, j.store, j.layout); err != nil {
+			if err := wipe(ctx, j.store, j.layout, j.events.reached); err != nil {
 				return err
 			}
 		}
@@ -188,39 +192,50 @@ func few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
-// missing lists the shards of this process without a part, and collects the facts of those that have one.
-func (r *runState) missing(ctx context.Context) ([]int, error) {
+// missing lists the shards of this process without a part, apart those that are sealed, and collects the facts of those
+// that have one.
+func (r *runState) missing(ctx context.Context) (todo []int, sealed []*Seal, err error) {
 	j := r.job
 	parts, err := existingParts(ctx, j.store, j.layout)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var facts []objstore.Info
-	if len(parts) > 0 {
-		if facts, err = j.store.List(ctx, j.layout.factsPrefix()); err != nil {
-			return nil, classify(err)
-		}
+	infos, err := j.store.List(ctx, j.layout.seals())
+	if err != nil {
+		return nil, nil, classify(err)
 	}
-	var todo []int
-	for n := range j.plan.Shards {
-		if !j.spec.Shard.Has(n) {
-			continue
-		}
+	there := map[string]bool{}
+	for _, info := range infos {
+		there[info.URL] = true
+	}
+	seals := make([]*Seal, len(j.plan.Shards))
+	err = each(len(seals), func(n int) (err error) {
 		info, done := parts[j.layout.part(n)]
-		if !done {
-			todo = append(todo, n)
-			continue
+		switch {
+		case !j.spec.Shard.Has(n):
+		case done:
+			seals[n], err = trust(ctx, j.store, j.layout, j.plan, n, info)
+		case there[j.layout.seal(n)]:
+			seals[n], err = readSeal(ctx, j.store, j.layout, j.plan, n)
 		}
-		f, err := findFacts(ctx, j.store, j.layout, n, info, facts)
-		if err != nil {
-			return nil, err
-		}
-		if f.PlanDigest != j.plan.Digest {
-			return nil, Errorf(BadInput, "write to another --output, or start anew with --overwrite", "%s belongs to another plan", info.URL)
-		}
-		r.facts[n] = f
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
 	}
-	return todo, sweepJournal(ctx, j.store, j.layout, func(n int) bool { return r.facts[n] != nil })
+	for n, s := range seals {
+		_, done := parts[j.layout.part(n)]
+		switch {
+		case !j.spec.Shard.Has(n):
+		case done:
+			r.facts[n] = &s.Facts
+		case s != nil:
+			sealed = append(sealed, s)
+		default:
+			todo = append(todo, n)
+		}
+	}
+	return todo, sealed, nil
 }
 
 // existingParts lists the committed parts of an output by URL.
@@ -286,34 +301,50 @@ func ownName(url string) bool { return strings.HasPrefix(objstore.Base(url), "pa
 
 // wipe removes a job's output, the plan last: whatever interrupts it, a new run finds the plan and goes on removing or
 // refuses.
-func wipe(ctx context.Context, store *objstore.Store, l layout) error {
-	var urls []string
-	add := func(infos []objstore.Info) {
-		for _, info := range infos {
-			if ownName(info.URL) {
-				urls = append(urls, info.URL)
+func wipe(ctx context.Context, store *objstore.Store, l layout, reached func(Step)) error {
+	reached(WipeStarted)
+	remove := func(urls ...string) error {
+		for _, url := range urls {
+			if err := store.Delete(ctx, url); err != nil {
+				return classify(fmt.Errorf("remove %s: %w", url, err))
 			}
 		}
+		return nil
 	}
-	parts, err := existingParts(ctx, store, l)
-	if err != nil {
-		return err
-	}
-	urls = append(urls, l.success())
-	for url := range parts {
-		urls = append(urls, url)
-	}
-	for _, folder := range []string{"_errors/", "_run/parts/"} {
-		infos, err := store.List(ctx, objstore.Join(l.base, folder))
+	folder := func(url string, own func(url string) bool) error {
+		infos, err := store.List(ctx, url)
 		if err != nil {
 			return classify(err)
 		}
-		add(infos)
-	}
-	for _, url := range append(urls, l.plan()) {
-		if err := store.Delete(ctx, url); err != nil && !errors.Is(err, objstore.ErrNotExist) {
-			return classify(fmt.Errorf("remove %s: %w", url, err))
+		for _, info := range infos {
+			if own(info.URL) {
+				err = errors.Join(err, remove(info.URL))
+			}
 		}
+		return err
+	}
+	steps := []struct {
+		then Step
+		do   func() error
+	}{
+		{WipedSuccess, func() error { return remove(l.success()) }},
+		{WipedParts, func() error {
+			parts, err := existingParts(ctx, store, l)
+			for url := range parts {
+				err = errors.Join(err, remove(url))
+			}
+			return err
+		}},
+		{WipedSides, func() error { return folder(objstore.Join(l.base, "_errors/"), ownName) }},
+		{WipedSeals, func() error { return folder(l.seals(), l.isSeal) }},
+		{WipedJournal, func() error { return folder(l.journals(), isChunk) }},
+		{WipedPlan, func() error { return remove(l.plan()) }},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return err
+		}
+		reached(s.then)
 	}
 	return nil
 }

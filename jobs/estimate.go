@@ -138,7 +138,7 @@ func (e *Estimate) output(ctx context.Context, j *Job) error {
 	if !planned {
 		err = refuseStray(ctx, j.store, j.layout)
 	} else if err = r.adopt(ctx); err == nil {
-		_, err = r.missing(ctx)
+		_, _, err = r.missing(ctx)
 	}
 	var known *Error
 	if j.spec.Overwrite && errors.As(err, &known) && known.Kind == BadInput {

@@ -8,26 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/row"
 )
-
-// Facts say what a part holds. They are stored before the part, under a name that holds the part's hash, so that facts
-// exist for every committed part whatever was killed.
-type Facts struct {
-	Part         string             `json:"part"` // name within the output
-	PlanDigest   string             `json:"plan_digest"`
-	RunID        string             `json:"run_id"`
-	Size         int64              `json:"size"`
-	ObjectSHA256 string             `json:"object_sha256"`
-	ResultDigest string             `json:"result_digest"`
-	Rows         RowCounts          `json:"rows"`
-	Errors       map[row.Code]int64 `json:"errors"`
-	Tokens       TokenCounts        `json:"tokens"`
-	Copied       CopyCounts         `json:"copied"`
-}
 
 // RowCounts count output rows by state. Total is their sum and what was not started.
 type RowCounts struct {
@@ -96,7 +80,7 @@ func (f *Facts) merge(o *Facts) {
 	f.Copied.Completion += o.Copied.Completion
 }
 
-// maxSmallObject bounds plan, facts and markers when they are read back: far above what we write, far below what hurts.
+// maxSmallObject bounds plan, seals and markers when they are read back: far above what we write, far below what hurts.
 const maxSmallObject = 256 << 20
 
 func encodeJSON(v any) ([]byte, error) {
@@ -135,41 +119,6 @@ func getJSON(ctx context.Context, store *objstore.Store, url string, v any) erro
 		return Errorf(BadInput, "", "%s is damaged: %w", url, err)
 	}
 	return nil
-}
-
-// findFacts returns the facts of a committed part. Several attempts may have left facts; the part's size, and its hash
-// where that is not enough, tells whose won.
-func findFacts(ctx context.Context, store *objstore.Store, l layout, n int, part objstore.Info, listed []objstore.Info) (*Facts, error) {
-	var found []*Facts
-	for _, info := range listed {
-		name := info.URL[strings.LastIndexByte(info.URL, '/')+1:]
-		if !strings.HasPrefix(name, l.partName(n)+"-") {
-			continue
-		}
-		f := &Facts{}
-		if err := getJSON(ctx, store, info.URL, f); err != nil {
-			return nil, classify(err)
-		}
-		if f.Size == part.Size {
-			found = append(found, f)
-		}
-	}
-	if len(found) == 1 {
-		return found[0], nil
-	}
-	if len(found) > 1 {
-		sum, err := hashObject(ctx, store, part)
-		if err != nil {
-			return nil, classify(err)
-		}
-		for _, f := range found {
-			if f.ObjectSHA256 == sum {
-				return f, nil
-			}
-		}
-	}
-	return nil, Errorf(BadInput, fmt.Sprintf("if it is not needed, start anew with --overwrite; it removes %s", l.shown()),
-		"%s was not written by this job, or was changed since", part.URL)
 }
 
 func hashObject(ctx context.Context, store *objstore.Store, info objstore.Info) (string, error) {

@@ -24,35 +24,41 @@ func (r *runState) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := make([]*Facts, len(j.plan.Shards))
-	var listed []objstore.Info
-	for n := range all {
-		info, ok := parts[j.layout.part(n)]
+	for n := range j.plan.Shards {
+		_, ok := parts[j.layout.part(n)]
 		if !ok && r.facts[n] != nil {
 			return Errorf(BadInput, "only one job may use an output; run this one to another --output", "%s was removed while the job ran", j.layout.part(n))
 		}
 		if !ok {
 			return nil // others are still at work; whoever comes last writes the marker
 		}
+	}
+	all := make([]*Facts, len(j.plan.Shards))
+	err = each(len(all), func(n int) error {
 		if all[n] = r.facts[n]; all[n] != nil {
-			continue
+			return nil
 		}
-		if listed == nil { // shards of other processes
-			if listed, err = j.store.List(ctx, j.layout.factsPrefix()); err != nil {
-				return classify(err)
-			}
+		s, err := trust(ctx, j.store, j.layout, j.plan, n, parts[j.layout.part(n)])
+		if err == nil {
+			all[n] = &s.Facts
 		}
-		f, err := findFacts(ctx, j.store, j.layout, n, info, listed)
-		if err != nil {
-			return err
-		}
-		all[n] = f
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := sweepJournal(ctx, j.store, j.layout, func(int) bool { return true }); err != nil {
+		return err
 	}
 	if err := r.guard(ctx); err != nil {
 		return err
 	}
-	_, err = putJSON(ctx, j.store, j.layout.success(), success{PlanDigest: j.plan.Digest, Parts: all})
-	return err
+	j.events.reached(SuccessBefore)
+	if _, err = putJSON(ctx, j.store, j.layout.success(), success{PlanDigest: j.plan.Digest, Parts: all}); err != nil {
+		return err
+	}
+	j.events.reached(SuccessAfter)
+	return nil
 }
 
 // summary says what came of the attempt. Rows that were done but not committed count as not started: the next run does

@@ -64,6 +64,7 @@ func Prepare(ctx context.Context, spec Spec, store *objstore.Store, ev Events) (
 		return nil, err
 	}
 	j.plan, j.schema = p.plan, p.schema
+	j.plan.ModelName = j.bundle.Name
 	j.prompt.Batch = p.batchShape()
 	return j, j.lay()
 }
@@ -185,9 +186,9 @@ func (j *Job) writerConfig() writers.Config {
 	s := &j.spec
 	return writers.Config{
 		Format: j.plan.Decides.Format, Source: &schema, Prefix: s.OutputPrefix, Carry: s.Columns, Own: s.OutputColumns,
-		Provenance: writers.Provenance{Model: j.bundle.Name, ModelDigest: j.bundle.Digest, RunID: j.runID, Created: j.plan.Created},
+		Provenance: writers.Provenance{Model: j.plan.ModelName, ModelDigest: j.bundle.Digest, RunID: j.runID, Created: j.plan.Created},
 		Logprobs:   s.Params.Logprobs >= 0, TokenIDs: s.Params.ReturnTokenIDs,
-		Footer: []row.KeyValue{{Key: "batchmill.plan_digest", Value: j.plan.Digest}},
+		Footer: []row.KeyValue{{Key: footerPlan, Value: j.plan.Digest}},
 	}
 }
 

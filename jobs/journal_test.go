@@ -71,7 +71,7 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	last := map[Step]int{}
 	if _, err := runJob(t, context.Background(), spec, Events{Reached: func(s Step) {
 		last[s]++
-		if n := last[s]; n > 3 && n%7 != 0 { // the first few of each, and some
+		if n := last[s]; n > 1 && n != 4 { // the first of each, and a later one
 			return
 		}
 		states = append(states, fmt.Sprintf("%s/%03d-%s", dir, len(states), s))
@@ -79,8 +79,8 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []Step{Planned, StoreChecked, ChunkBefore, ChunkAfter, CleanBefore, CleanAfter} {
-		if last[s] == 0 {
+	for _, s := range Steps() {
+		if last[s] == 0 && !strings.HasPrefix(string(s), "wipe") {
 			t.Errorf("step %s was never reached", s)
 		}
 	}

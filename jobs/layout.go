@@ -53,9 +53,18 @@ func (l layout) errors(n int) string {
 // plan is the URL of the plan.
 func (l layout) plan() string { return objstore.Join(l.base, "_run", "plan.json") }
 
-// facts is the URL of what is known about a part with the given content, written before the part.
-func (l layout) facts(n int, sha string) string {
-	return objstore.Join(l.base, "_run", "parts", fmt.Sprintf("%s-%s.json", l.partName(n), sha[:factsHashLen]))
+// seal is the URL of the seal of shard n.
+func (l layout) seal(n int) string {
+	return objstore.Join(l.base, "_run", "seal", shardName(n)+".json")
+}
+
+// seals is the folder of all seals.
+func (l layout) seals() string { return objstore.Join(l.base, "_run", "seal/") }
+
+// isSeal tells whether an object has the name of a seal.
+func (l layout) isSeal(url string) bool {
+	n, err := strconv.Atoi(strings.TrimSuffix(objstore.Base(url), ".json"))
+	return err == nil && l.seal(n) == url
 }
 
 // journal is the folder of the journal of shard n, and chunk one of its objects.
@@ -78,12 +87,6 @@ func (l layout) shardOf(url string) (int, bool) {
 }
 
 func shardName(n int) string { return fmt.Sprintf("%05d", n) }
-
-// factsPrefix is the folder of all facts.
-func (l layout) factsPrefix() string { return objstore.Join(l.base, "_run", "parts/") }
-
-// factsHashLen is how much of a part's SHA-256 its facts' name holds: enough that two attempts' files never collide.
-const factsHashLen = 16
 
 // success is the URL of the marker of a complete job.
 func (l layout) success() string { return objstore.Join(l.base, "_SUCCESS") }

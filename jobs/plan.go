@@ -21,7 +21,8 @@ type Plan struct {
 	Created      time.Time  `json:"created"`
 	TemplateDate time.Time  `json:"template_date"`
 	Decides      Decides    `json:"decides"`
-	Model        string     `json:"model"` // the reference, as given
+	Model        string     `json:"model"`      // the reference, as given
+	ModelName    string     `json:"model_name"` // what results say
 	Inputs       []Input    `json:"inputs"`
 	Shards       []Segments `json:"shards"`
 

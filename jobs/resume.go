@@ -16,9 +16,9 @@ import (
 var errVanished = errors.New("a chunk of the journal is gone")
 
 // loadJournal puts what earlier attempts journalled of a shard into its spool: of each unit the first good result, in the
-// order of the chunks' names, or else the last error. Chunks that are torn, or not of this plan and shard, are named to
-// warn and left alone. It returns the chunks that count.
-func loadJournal(ctx context.Context, store *objstore.Store, l layout, plan *Plan, where *planIndex, shard int, into *spool, warn func(string)) ([]ChunkRef, error) {
+// order of the chunks' names, or else the last error. Chunks that are torn, or not of this plan and shard, are named in a
+// warning and left alone. It returns the chunks that count.
+func loadJournal(ctx context.Context, store *objstore.Store, l layout, plan *Plan, where *planIndex, shard int, into *spool, warnf func(string, ...any)) ([]ChunkRef, error) {
 	infos, err := store.List(ctx, l.journal(shard))
 	if err != nil {
 		return nil, classify(fmt.Errorf("look for journalled results: %w", err))
@@ -32,7 +32,7 @@ func loadJournal(ctx context.Context, store *objstore.Store, l layout, plan *Pla
 		var bad *badChunk
 		switch {
 		case errors.As(err, &bad):
-			warn(fmt.Sprintf("%s is left out, its rows are run again: %v", info.URL, bad.why))
+			warnf("%s is left out, its rows are run again: %v", info.URL, bad.why)
 		case err != nil:
 			return nil, err
 		default:

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/batchmill/batchmill/infer"
-	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/row"
 	"github.com/batchmill/batchmill/pipeline"
 	"github.com/batchmill/batchmill/readers"
@@ -93,7 +92,7 @@ func (r *runState) run(ctx context.Context) error {
 			return err
 		}
 	}
-	todo, err := r.claim(ctx)
+	todo, sealed, err := r.claim(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,6 +103,12 @@ func (r *runState) run(ctx context.Context) error {
 	for _, in := range j.plan.Inputs {
 		if in.Broken != "" {
 			r.broken = append(r.broken, Errorf(BadInput, "bring a whole file and run it to another --output", "input %s was left out: %s", in.URL, in.Broken))
+		}
+	}
+	r.index = newPlanIndex(j.plan)
+	for _, s := range sealed { // their content is fixed: no engine is needed for them
+		if err := r.unseal(ctx, r.committer(), s); err != nil {
+			return err
 		}
 	}
 	if len(todo) > 0 {
@@ -138,19 +143,15 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 	}
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, j.config.VocabSize, r.engine.Check)
 	ready := make(chan *shardState, j.spec.OpenShards+1) // at most OpenShards are unfinished: sending never blocks
-	r.index = newPlanIndex(j.plan)
 	r.journal = newJournal(j, j.spec.JournalUnits, j.spec.JournalEvery)
 	feed := &shardFeed{
 		store: j.store, plan: j.plan, samples: int64(j.spec.Samples), todo: todo, ready: ready,
 		opts:    readers.Options{Columns: prep.Columns(), MaxLineBytes: j.spec.MaxLineBytes},
 		slots:   semaphore.NewWeighted(int64(j.spec.OpenShards)),
-		pending: map[row.UnitKey]place{}, count: r.countResult, journal: r.journal, resume: r.resume,
+		pending: map[row.UnitKey]place{}, count: r.countResult, journal: r.journal,
 	}
-	com := &committer{
-		store: j.store, plan: j.plan, layout: j.layout, runID: j.runID, write: j.writerConfig(),
-		read: readers.Options{Carry: true, MaxLineBytes: j.spec.MaxLineBytes}, samples: int64(j.spec.Samples),
-		warn: j.events.Warn, guard: r.guard,
-	}
+	com := r.committer()
+	feed.resume = func(ctx context.Context, n int, into *spool) ([]ChunkRef, error) { return r.resume(ctx, com, n, into) }
 	r.began = time.Now()
 	g, gctx := errgroup.WithContext(ctx)
 	stop := make(chan struct{})
@@ -189,48 +190,40 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 	return err
 }
 
+func (r *runState) committer() *committer {
+	j := r.job
+	return &committer{
+		store: j.store, plan: j.plan, index: r.index, layout: j.layout, runID: j.runID, write: j.writerConfig(),
+		read: readers.Options{Carry: true, MaxLineBytes: j.spec.MaxLineBytes}, samples: int64(j.spec.Samples),
+		events: &j.events, guard: r.guard,
+	}
+}
+
 // resume takes what earlier attempts journalled of a shard. errCommitted says that there is nothing left to do.
-func (r *runState) resume(ctx context.Context, n int, into *spool) ([]ChunkRef, error) {
+func (r *runState) resume(ctx context.Context, com *committer, n int, into *spool) ([]ChunkRef, error) {
 	j := r.job
-	warn := func(m string) {
-		if j.events.Warn != nil {
-			j.events.Warn(m)
+	refs, err := loadJournal(ctx, j.store, j.layout, j.plan, r.index, n, into, j.events.warnf)
+	gone := errors.Is(err, errVanished)
+	if err != nil && !gone {
+		return nil, err
+	}
+	// The seal is looked for after the journal: whoever sealed the shard meanwhile may be removing its chunks.
+	seal, serr := readSeal(ctx, j.store, j.layout, j.plan, n)
+	switch {
+	case serr != nil:
+		return nil, serr
+	case seal != nil:
+		if err := r.unseal(ctx, com, seal); err != nil {
+			return nil, err
 		}
+		return nil, errCommitted
+	case gone:
+		return nil, Errorf(BadInput, "only one job may use an output; run this one to another --output", "%w while it was read, and the shard is not sealed", err)
 	}
-	refs, err := loadJournal(ctx, j.store, j.layout, j.plan, r.index, n, into, warn)
-	if !errors.Is(err, errVanished) {
-		return refs, err
-	}
-	facts, ferr := r.committed(ctx, n) // chunks go when the part is there
-	if ferr != nil {
-		return nil, ferr
-	}
-	if facts == nil {
-		return nil, Errorf(Interrupted, "run the same command again", "%w while it was read, and there is no part: another run is at work there", err)
-	}
-	r.mu.Lock()
-	r.facts[n] = facts
-	r.mu.Unlock()
-	return nil, errCommitted
+	return refs, nil
 }
 
-// committed returns the facts of a shard's part, nil if there is none.
-func (r *runState) committed(ctx context.Context, n int) (*Facts, error) {
-	j := r.job
-	info, err := j.store.Stat(ctx, j.layout.part(n))
-	if errors.Is(err, objstore.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, classify(err)
-	}
-	listed, err := j.store.List(ctx, j.layout.factsPrefix())
-	if err != nil {
-		return nil, classify(err)
-	}
-	return findFacts(ctx, j.store, j.layout, n, info, listed)
-}
-
+// commit makes the part of a shard whose results are all there.
 func (r *runState) commit(ctx context.Context, com *committer, s *shardState) error {
 	defer s.spool.close()
 	if s.broken != nil {
@@ -239,29 +232,34 @@ func (r *runState) commit(ctx context.Context, com *committer, s *shardState) er
 		r.mu.Unlock()
 		return nil
 	}
-	if _, err := r.journal.end(ctx, s.log); err != nil {
+	chunks, err := r.journal.end(ctx, s.log)
+	if err != nil {
 		return err
 	}
-	facts, err := com.commit(ctx, s)
-	if err == nil {
-		r.job.events.reached(CleanBefore)
-		err = cleanJournal(ctx, r.job.store, r.job.layout, s.number)
-		r.job.events.reached(CleanAfter)
-	}
-	if err != nil {
-		if KindOf(err) == BadInput && !errors.Is(err, errForeignPlan) { // an input that changed costs its shard, not the others
-			r.mu.Lock()
-			r.broken = append(r.broken, err)
-			r.mu.Unlock()
-			return nil
-		}
+	facts, err := com.commit(ctx, s, chunks)
+	return r.committed(s.number, facts, err)
+}
+
+// unseal makes the part of a shard that is sealed.
+func (r *runState) unseal(ctx context.Context, com *committer, s *Seal) error {
+	facts, err := com.fromSeal(ctx, s)
+	return r.committed(s.Shard, facts, err)
+}
+
+// committed notes what a commit came to. An input that changed costs its shard, not the others.
+func (r *runState) committed(n int, facts *Facts, err error) error {
+	if err != nil && (KindOf(err) != BadInput || errors.Is(err, errForeignPlan)) {
 		return err
 	}
 	r.mu.Lock()
-	r.facts[s.number] = facts
+	if err != nil {
+		r.broken = append(r.broken, err)
+	} else {
+		r.facts[n] = facts
+	}
 	r.mu.Unlock()
-	if ev := r.job.events.Part; ev != nil {
-		ev(r.job.layout.part(s.number), facts)
+	if ev := r.job.events.Part; ev != nil && err == nil {
+		ev(r.job.layout.part(n), facts)
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package jobs
 
+import "fmt"
+
 // Step names a moment of the commit protocol at which a process may die. Events.Reached is called there, so that tests can
 // kill a run between any two of them.
 type Step string
@@ -41,5 +43,12 @@ func Steps() []Step {
 func (e *Events) reached(s Step) {
 	if e.Reached != nil {
 		e.Reached(s)
+	}
+}
+
+// warnf tells whoever listens what a person should know.
+func (e *Events) warnf(format string, args ...any) {
+	if e.Warn != nil {
+		e.Warn(fmt.Sprintf(format, args...))
 	}
 }

@@ -61,38 +61,29 @@ func (o *output) success(ctx context.Context) (*success, error) {
 // partName is the name of part n as facts give it.
 func (o *output) partName(n int) string { return o.layout.partName(n) + o.layout.ext }
 
-// factsOf reads what is known about parts that are there, by shard number. A part without facts is left out; why says so.
+// factsOf reads what was sealed of parts that are there, by shard number. A part that does not fit its seal is left out; why
+// says so.
 func (o *output) factsOf(ctx context.Context, parts map[string]objstore.Info) (facts map[int]*Facts, why map[int]error, err error) {
 	facts, why = map[int]*Facts{}, map[int]error{}
-	if len(parts) == 0 {
-		return facts, why, nil
-	}
-	listed, err := o.store.List(ctx, o.layout.factsPrefix())
-	if err != nil {
-		return nil, nil, classify(err)
-	}
-	byPart := map[string][]objstore.Info{} // one walk, since findFacts looks through all that it is given
-	for _, info := range listed {
-		name := objstore.Base(info.URL)
-		if i := strings.LastIndexByte(name, '-'); i >= 0 {
-			byPart[name[:i]] = append(byPart[name[:i]], info)
-		}
-	}
 	var mu sync.Mutex
 	err = each(len(o.plan.Shards), func(n int) error {
 		info, ok := parts[o.layout.part(n)]
 		if !ok {
 			return nil
 		}
-		f, err := findFacts(ctx, o.store, o.layout, n, info, byPart[o.layout.partName(n)])
-		if err != nil && KindOf(err) != BadInput {
+		s, err := readSeal(ctx, o.store, o.layout, o.plan, n)
+		switch {
+		case err != nil && KindOf(err) != BadInput:
 			return err
+		case err == nil:
+			err = s.fits(o.layout, n, info)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if facts[n] = f; err != nil {
-			delete(facts, n)
+		if err != nil {
 			why[n] = err
+		} else {
+			facts[n] = &s.Facts
 		}
 		return nil
 	})
