@@ -160,6 +160,7 @@ func (r *run) take(stats *StepStats) {
 			s.alone = false
 		}
 		stats.Drafted += len(sl.draft)
+		s.spec.tried = s.spec.tried || len(sl.draft) > 0
 		stats.Accepted += sl.accepted
 		stats.Sampled += sl.sampled
 		if sl.sampled > 0 {
@@ -174,9 +175,9 @@ func (r *run) take(stats *StepStats) {
 func (r *run) settle(sl *slot) {
 	s, o := sl.s, sl.out
 	switch {
-	case sl.err != nil && sl.err.Code == row.NonFiniteLogits && len(sl.draft) > 0:
-		// It may be the draft that overflows: its values lie in the page, and NaN times a weight of 0 is NaN. The row is
-		// repeated without, and fails if it has to.
+	case sl.err != nil && sl.err.Code == row.NonFiniteLogits && s.spec.tried && !s.spec.off:
+		// It may be a draft that overflows, of this step or of one before: its values lie in the page, and NaN times a weight of 0
+		// is NaN. The row is repeated without, and fails if it has to.
 		s.spec.off = true
 		r.preempt(s, true)
 		return

@@ -37,6 +37,7 @@ const (
 type speculation struct {
 	credit int
 	limit  int  // of the next draft, in tokens: it follows what was accepted
+	tried  bool // a draft has been computed, whose keys and values may still lie in the row's last page
 	off    bool // for good: a step with a draft of this row failed, and drafts must not be what fails a row
 	guess  *guesser
 }

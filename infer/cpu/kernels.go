@@ -8,7 +8,7 @@ import (
 const (
 	panelCols = 32 // outputs of a weight panel
 	lanes     = 16 // virtual lanes of sums; values in a block of packed activations
-	maxStrip  = 14 // the largest strip of any instruction set
+	maxStrip  = 14 // the largest strip of float activations of any instruction set
 )
 
 // state is a row's online softmax, the layout of the softmax kernel.
@@ -71,7 +71,8 @@ func pick(name string) (*kernels, error) {
 // ptr is the address of the i-th value.
 func ptr(s []float32, i int) unsafe.Pointer { return unsafe.Pointer(&s[i]) }
 
-// address is ptr as a number, for what is only fetched ahead: it may be beyond the end of s, where no pointer may point.
+// address is ptr as a number, for what is only fetched ahead, and for arguments that kernels change: it may be beyond the end of
+// s, where no pointer may point. What it points into has to be held elsewhere, on the heap.
 func address(s []float32, i int) uintptr { return uintptr(unsafe.Pointer(&s[0])) + uintptr(4*i) }
 
 // roundUp rounds n up to a multiple of m.

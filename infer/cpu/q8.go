@@ -28,7 +28,7 @@ const qBlock = 32
 // codesPerBlock is the number of codes of a block of a panel.
 const codesPerBlock = qBlock * panelCols
 
-// maxStrip8 is the highest strip of any instruction set.
+// maxStrip8 is the highest strip of integers of any instruction set.
 const maxStrip8 = 16
 
 // qKernels is one instruction set's implementation for quantised weights.
@@ -52,7 +52,8 @@ type qKernels struct {
 	gemm16, gemm16Min, gemm16Sub func(args *qArgs)
 	nibbles, nibblesMin          func(args *qArgs) // for 4-bit codes with 8-bit activations; nil: gemm8 takes them
 
-	// direct multiplies a stored panel without expanding it; nil: there is none, or it is for few tokens and there are more.
+	// direct multiplies a stored panel, without expanding it, with all the tokens of a step, which are one strip at most (see
+	// kernels.integers); nil: panels are expanded.
 	direct func(f quant.Form) func(args *fewArgs)
 }
 

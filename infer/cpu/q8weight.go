@@ -198,9 +198,9 @@ func (s *qPanelScratch) grow(l *qLayout, k *qKernels) {
 	n := l.blocks * panelCols
 	if len(s.codes) < l.blocks*codesPerBlock/4 {
 		s.codes, s.min = aligned(l.blocks*codesPerBlock/4), aligned(n)
-		if k.widen != nil {
-			s.words = aligned(l.blocks * codesPerBlock / 2)
-		}
+	}
+	if k.widen != nil && len(s.words) < l.blocks*codesPerBlock/2 {
+		s.words = aligned(l.blocks * codesPerBlock / 2)
 	}
 	if len(s.sw) < n*l.groups() {
 		s.sw, s.sums = aligned(n*l.groups()), aligned(n*l.groups())
