@@ -24,9 +24,8 @@ import (
 // constant of the arithmetic and no tuning knob.
 const PageTokens = device.PageTokens
 
-// MaxPages bounds a pool: page numbers are int32 on the device, and beyond this the books themselves (24 bytes a page, and some 250
-// more for one that is in the tree)
-// would no longer be small. It is 2 Gi tokens.
+// MaxPages bounds a pool: page numbers are int32 on the device, and beyond this the books themselves (24 bytes a page,
+// and some 250 more for one that is in the tree) would no longer be small. It is 2 Gi tokens.
 const MaxPages = 1 << 26
 
 // PagesFor is the number of pages that n tokens take.
