@@ -139,6 +139,9 @@ func (r *runState) adopt(ctx context.Context) error {
 	if stored.Version != planVersion {
 		return Errorf(BadInput, "use the version that made it, or write to another --output", "%s has version %d, this program reads %d", j.layout.plan(), stored.Version, planVersion)
 	}
+	if err := stored.compareParents(j.plan); err != nil {
+		return err
+	}
 	if err := stored.compare(j.plan); err != nil {
 		return err
 	}

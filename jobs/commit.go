@@ -30,6 +30,7 @@ type committer struct {
 	samples int64
 	events  *Events
 	guard   func(context.Context) error
+	inherit func(ctx context.Context, shard int, into *spool) error // of a retry: what its parent says
 }
 
 // scratch is a local file that is hashed while it is written.
@@ -110,6 +111,9 @@ func (c *committer) fromSeal(ctx context.Context, seal *Seal) (*Facts, error) {
 		return nil, err
 	}
 	defer results.close()
+	if err := c.inherit(ctx, n, results); err != nil {
+		return nil, err
+	}
 	for _, ref := range seal.Chunks {
 		got, err := loadChunk(ctx, c.store, c.layout.chunk(n, ref.Name), c.plan, c.index, n, results)
 		var bad *badChunk

@@ -14,6 +14,7 @@ import (
 // success is what _SUCCESS holds: every part with its digests and counts.
 type success struct {
 	PlanDigest string   `json:"plan_digest"`
+	Parent     *Parent  `json:"parent,omitempty"` // of a retry
 	Parts      []*Facts `json:"parts"`
 }
 
@@ -54,7 +55,7 @@ func (r *runState) finish(ctx context.Context) error {
 		return err
 	}
 	j.events.reached(SuccessBefore)
-	if _, err = putJSON(ctx, j.store, j.layout.success(), success{PlanDigest: j.plan.Digest, Parts: all}); err != nil {
+	if _, err = putJSON(ctx, j.store, j.layout.success(), success{PlanDigest: j.plan.Digest, Parent: j.plan.Parent, Parts: all}); err != nil {
 		return err
 	}
 	j.events.reached(SuccessAfter)

@@ -16,7 +16,7 @@ import (
 // decides a result. It is stored as _run/plan.json by a conditional put; whoever loses takes the winner's.
 type Plan struct {
 	Version      int        `json:"version"`
-	Digest       string     `json:"digest"` // of Decides and Inputs and Shards
+	Digest       string     `json:"digest"` // of Decides, Inputs, Shards, Columns and Parent
 	RunID        string     `json:"run_id"` // of the attempt that planned
 	Created      time.Time  `json:"created"`
 	TemplateDate time.Time  `json:"template_date"`
@@ -29,6 +29,8 @@ type Plan struct {
 	// Columns are the carried columns of a JSONL source, as the planner's sample shows them; the output schema follows
 	// from them where the output is Parquet.
 	Columns []row.Column `json:"columns,omitempty"`
+
+	Parent *Parent `json:"parent,omitempty"` // of a retry
 }
 
 // planVersion is the version of the plan's own format.
@@ -62,7 +64,8 @@ func (p *Plan) seal() error {
 		Inputs  []Input
 		Shards  []Segments
 		Columns []row.Column
-	}{p.Decides, p.Inputs, p.Shards, p.Columns})
+		Parent  *Parent `json:",omitempty"`
+	}{p.Decides, p.Inputs, p.Shards, p.Columns, p.Parent})
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
 	}

@@ -61,7 +61,9 @@ type runState struct {
 	window  pipeline.WindowStats
 	index   *planIndex
 	journal *journal // nil until there is work
-	resumed int64    // units that earlier attempts journalled
+
+	lineage lineage // of a retry
+	resumed int64   // units that earlier attempts journalled
 	load    time.Duration
 	began   time.Time // of the engine
 
@@ -195,13 +197,16 @@ func (r *runState) committer() *committer {
 	return &committer{
 		store: j.store, plan: j.plan, index: r.index, layout: j.layout, runID: j.runID, write: j.writerConfig(),
 		read: readers.Options{Carry: true, MaxLineBytes: j.spec.MaxLineBytes}, samples: int64(j.spec.Samples),
-		events: &j.events, guard: r.guard,
+		events: &j.events, guard: r.guard, inherit: r.inherit,
 	}
 }
 
 // resume takes what earlier attempts journalled of a shard. errCommitted says that there is nothing left to do.
 func (r *runState) resume(ctx context.Context, com *committer, n int, into *spool) ([]ChunkRef, error) {
 	j := r.job
+	if err := r.inherit(ctx, n, into); err != nil {
+		return nil, err
+	}
 	refs, err := loadJournal(ctx, j.store, j.layout, j.plan, r.index, n, into, j.events.warnf)
 	gone := errors.Is(err, errVanished)
 	if err != nil && !gone {

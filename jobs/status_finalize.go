@@ -83,7 +83,7 @@ func Finalize(ctx context.Context, store *objstore.Store, url string) (*Finaliza
 	} else if err != nil || now.ETag != before.ETag {
 		return nil, Errorf(BadInput, "", "%s: %w", o.layout.shown(), errForeignPlan)
 	}
-	if f.Written, err = putJSON(ctx, store, o.layout.success(), success{PlanDigest: o.plan.Digest, Parts: all}); err != nil {
+	if f.Written, err = putJSON(ctx, store, o.layout.success(), success{PlanDigest: o.plan.Digest, Parent: o.plan.Parent, Parts: all}); err != nil {
 		return nil, err
 	}
 	f.Message = "the job is complete"

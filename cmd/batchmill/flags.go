@@ -149,19 +149,12 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 		return jobs.Spec{}, err
 	}
 	s := jobs.Spec{
-		Model: c.String("model"), Inputs: c.StringSlice("input"), Output: c.String("output"),
-		InputFormat: c.String("input-format"), Format: c.String("format"), OutputPrefix: c.String("output-prefix"),
-		Columns: some(c.StringSlice("columns")), OutputColumns: some(c.StringSlice("output-columns")), Overwrite: c.Bool("overwrite"),
+		Inputs: c.StringSlice("input"), InputFormat: c.String("input-format"), Format: c.String("format"), OutputPrefix: c.String("output-prefix"),
+		Columns: some(c.StringSlice("columns")), OutputColumns: some(c.StringSlice("output-columns")),
 		Limit: c.Int64("limit"), Prompt: c.String("prompt"), System: c.String("system"),
 		PromptColumn: c.String("prompt-column"), MessagesColumn: c.String("messages-column"), TokenIDsColumn: c.String("token-ids-column"),
-		IDColumn: c.String("id-column"), TenantColumn: c.String("tenant-column"), NoDedup: c.Bool("no-dedup"), NoPrefixSharing: c.Bool("no-prefix-sharing"),
-		NoSpeculation: c.Bool("no-speculation"),
-		Raw:           c.Bool("raw"), Seed: c.Int64("seed"), Samples: int32(min(c.Int64("samples"), math.MaxInt32)),
-		MaxModelLen: integer(c, "max-model-len"), BatchTokens: integer(c, "batch-tokens"), MaxSeqs: integer(c, "max-seqs"),
-		WindowRows: integer(c, "window-rows"), Threads: integer(c, "threads"), OpenShards: integer(c, "open-shards"), JournalUnits: integer(c, "journal-units"), JournalEvery: c.Duration("journal-every"),
-		Device: c.String("device"), Activations: c.String("activations"), ISA: c.String("isa"),
-		StrictExit: c.Bool("strict-exit"), Heartbeat: c.Duration("heartbeat"),
-		MinRows: c.Int64("min-rows"), RowTimeout: c.Duration("row-timeout"), StallTimeout: c.Duration("stall-timeout"),
+		IDColumn: c.String("id-column"), Raw: c.Bool("raw"), Seed: c.Int64("seed"), Samples: int32(min(c.Int64("samples"), math.MaxInt32)),
+		MaxModelLen: integer(c, "max-model-len"), Activations: c.String("activations"),
 		Params: infer.Params{
 			MaxTokens: integer(c, "max-tokens"), Temperature: c.Float64("temperature"), TopP: c.Float64("top-p"), TopK: integer(c, "top-k"),
 			MinP: c.Float64("min-p"), RepetitionPenalty: c.Float64("repetition-penalty"), PresencePenalty: c.Float64("presence-penalty"),
@@ -169,15 +162,35 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 			Logprobs: integer(c, "logprobs"), ReturnTokenIDs: c.Bool("return-token-ids"),
 		},
 	}
-	if rate := c.Float64("max-error-rate"); rate != 1 {
-		s.MaxErrorRate = &rate
-	}
-	for _, f := range []func(*cli.Context, *jobs.Spec) error{filesOf, sizesOf, shardOf, dateOf, checkValues} {
+	for _, f := range []func(*cli.Context, *jobs.Spec) error{filesOf, dateOf, checkValues, machineOf} {
 		if err := f(c, &s); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
+}
+
+// machineOf reads the flags that decide no result: where the output goes, with which means and under which policies.
+func machineOf(c *cli.Context, s *jobs.Spec) error {
+	s.Model, s.Output, s.Overwrite, s.TenantColumn = c.String("model"), c.String("output"), c.Bool("overwrite"), c.String("tenant-column")
+	s.Device, s.ISA, s.Threads = c.String("device"), c.String("isa"), integer(c, "threads")
+	s.BatchTokens, s.MaxSeqs, s.WindowRows, s.OpenShards = integer(c, "batch-tokens"), integer(c, "max-seqs"), integer(c, "window-rows"), integer(c, "open-shards")
+	s.JournalUnits, s.JournalEvery = integer(c, "journal-units"), c.Duration("journal-every")
+	s.NoDedup, s.NoPrefixSharing, s.NoSpeculation = c.Bool("no-dedup"), c.Bool("no-prefix-sharing"), c.Bool("no-speculation")
+	s.StrictExit, s.MinRows = c.Bool("strict-exit"), c.Int64("min-rows")
+	s.RowTimeout, s.StallTimeout, s.Heartbeat = c.Duration("row-timeout"), c.Duration("stall-timeout"), c.Duration("heartbeat")
+	if rate := c.Float64("max-error-rate"); rate != 1 {
+		s.MaxErrorRate = &rate
+	}
+	for _, flag := range []string{"threads", "batch-tokens", "max-seqs", "max-model-len", "window-rows", "open-shards", "journal-units"} {
+		if c.Int64(flag) < 0 {
+			return jobs.Errorf(jobs.Usage, "", "--%s must not be negative", flag)
+		}
+	}
+	if err := sizesOf(c, s); err != nil {
+		return err
+	}
+	return shardOf(c, s)
 }
 
 // integer reads a whole flag as an int.
@@ -303,11 +316,6 @@ func checkValues(c *cli.Context, s *jobs.Spec) error {
 	for _, stop := range s.Params.Stop {
 		if stop == "" {
 			return jobs.Errorf(jobs.Usage, "leave it out", "an empty --stop would end every completion at once")
-		}
-	}
-	for _, flag := range []string{"threads", "batch-tokens", "max-seqs", "max-model-len", "window-rows", "open-shards", "journal-units"} {
-		if c.Int64(flag) < 0 {
-			return jobs.Errorf(jobs.Usage, "", "--%s must not be negative", flag)
 		}
 	}
 	if f := s.InputFormat; f != "" && f != "jsonl" && f != "parquet" {

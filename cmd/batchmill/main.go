@@ -79,7 +79,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		ExitErrHandler:            func(*cli.Context, error) {},
 		Suggest:                   true,
 		Commands: []*cli.Command{
-			runCommand(), planCommand(), statusCommand(), verifyCommand(), finalizeCommand(), inspectCommand(), tokenizeCommand(), modelsCommand(), benchCommand(), versionCommand(),
+			runCommand(), planCommand(), statusCommand(), retryCommand(), verifyCommand(), finalizeCommand(), inspectCommand(), tokenizeCommand(), modelsCommand(), benchCommand(), versionCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -100,7 +100,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 
 func usageError(c *cli.Context, err error, _ bool) (out error) {
 	defer func() { // under --json the summary comes on failure too, even where flags could not be read
-		if c.Command.Name == "run" && slices.Contains(argsOf(c), "--json") {
+		if (c.Command.Name == "run" || c.Command.Name == "retry") && slices.Contains(argsOf(c), "--json") {
 			_ = printJSON(c, failedSummary(out))
 		}
 	}()

@@ -33,7 +33,7 @@ func planCommand() *cli.Command {
 			}
 			store := objstore.New(objstore.Options{})
 			defer store.Close()
-			job, err := prepare(c.Context, spec, store, jobs.Events{})
+			job, err := prepared(c.Context, func() (*jobs.Job, error) { return jobs.Prepare(c.Context, spec, store, jobs.Events{}) })
 			if err != nil {
 				return err
 			}

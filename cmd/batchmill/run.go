@@ -23,7 +23,23 @@ func runCommand() *cli.Command {
 	}
 }
 
-func runAction(c *cli.Context) (err error) {
+func runAction(c *cli.Context) error {
+	return runJob(c, func(ev jobs.Events) (*jobs.Job, *objstore.Store, error) {
+		if err := noArguments(c); err != nil {
+			return nil, nil, err
+		}
+		spec, err := specOf(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		store := objstore.New(objstore.Options{TmpDir: jobs.TmpDir(spec.Output)})
+		job, err := prepared(c.Context, func() (*jobs.Job, error) { return jobs.Prepare(c.Context, spec, store, ev) })
+		return job, store, err
+	})
+}
+
+// runJob prepares a job and runs it. The store, if there is one, is closed in the end.
+func runJob(c *cli.Context, prepare func(jobs.Events) (*jobs.Job, *objstore.Store, error)) (err error) {
 	sum := &jobs.Summary{Status: "error"}
 	defer func() { // the summary is the last line of stdout, on failure too
 		if !c.Bool("json") && !slices.Contains(argsOf(c), "--json") {
@@ -36,20 +52,14 @@ func runAction(c *cli.Context) (err error) {
 			err = jobs.Errorf(jobs.StorageIO, "", "write the summary: %w", perr)
 		}
 	}()
-	if err := noArguments(c); err != nil {
-		return err
-	}
-	spec, err := specOf(c)
-	if err != nil {
-		return err
-	}
 	show, err := newProgress(c.App.ErrWriter, c.String("progress"))
 	if err != nil {
 		return err
 	}
-	store := objstore.New(objstore.Options{TmpDir: jobs.TmpDir(spec.Output)})
-	defer store.Close()
-	job, err := prepare(c.Context, spec, store, show.events())
+	job, store, err := prepare(show.events())
+	if store != nil {
+		defer store.Close()
+	}
 	if err != nil {
 		return err
 	}
@@ -68,8 +78,9 @@ func failedSummary(err error) *jobs.Summary {
 	return &jobs.Summary{Status: "error", ExitCode: jobs.KindOf(err).ExitCode(), Message: err.Error()}
 }
 
-func prepare(ctx context.Context, spec jobs.Spec, store *objstore.Store, ev jobs.Events) (*jobs.Job, error) {
-	job, err := jobs.Prepare(ctx, spec, store, ev)
+// prepared prepares a job; what Ctrl-C ends meanwhile is an interruption.
+func prepared(ctx context.Context, prepare func() (*jobs.Job, error)) (*jobs.Job, error) {
+	job, err := prepare()
 	if err != nil && ctx.Err() != nil {
 		return nil, jobs.Errorf(jobs.Interrupted, "nothing was started", "interrupted")
 	}

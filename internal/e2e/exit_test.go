@@ -49,6 +49,10 @@ func TestExitCodes(t *testing.T) {
 		{"storage that cannot be written", 74, run(good, "--output", file+"/below/"), file},
 		{"unknown key in a job file", 78, []string{"run", "--config", config}, "modle"},
 
+		{"retry", 0, []string{"retry", "--output", dir + "/o10", "--json", dir + "/o1"}, `"missing_column":20`},
+		{"retry of a stopped job", 75, []string{"retry", "--output", dir + "/o11", dir + "/o9"}, "not complete"},
+		{"retry into itself", 64, []string{"retry", "--output", done, done}, "choose an --output"},
+		{"verify a retry", 0, []string{"verify", dir + "/o10"}, "40 rows"},
 		{"verify", 0, []string{"verify", "--json", done}, `"status":"ok"`},
 		{"verify nothing", 66, []string{"verify", dir + "/nothing"}, "no job's output"},
 		{"verify two", 64, []string{"verify", done, done}, "name one output"},
