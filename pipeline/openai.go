@@ -16,7 +16,6 @@ type request struct {
 	messages []any  // of a chat request, else nil
 	prompt   string // of a completion request
 	params   infer.Params
-	seed     *int64
 	samples  int32
 }
 
@@ -78,9 +77,7 @@ func (p *Preparer) openAI(rec *row.Record) (*request, *row.Error) {
 		case "frequency_penalty":
 			ok = floatParam(v, &r.params.FrequencyPenalty)
 		case "seed":
-			var n int64
-			n, ok = v.(int64)
-			r.seed = &n
+			_, ok = v.(int64) // Preparer.seed takes it, also of a request that fails
 		case "n":
 			n := 0
 			if ok = intParam(v, &n); ok && (n < 1 || n > maxSamples) {

@@ -128,7 +128,7 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 		}
 	}
 	ask := &request{params: p.Params, samples: p.Samples}
-	batch := p.Batch && p.Prompt == nil && p.TokenIDsColumn == "" && isRequest(rec)
+	batch := p.batch(rec)
 	if batch {
 		if custom, ok := rec.Fields["custom_id"].(string); ok && id == nil { // also beside an error
 			id = &custom
@@ -149,24 +149,35 @@ func (p *Preparer) Prepare(rec *row.Record) (units []*Unit, id *string, rerr *ro
 			return nil, id, p.at(rec, e.Code, "%s", e.Message)
 		}
 	}
-	if own, ok := rec.Fields[seedField].(int64); ok {
-		ask.seed = &own
-	}
-	tenant := p.tenant(rec)
+	tenant, seed := p.tenant(rec), p.seed(rec, id)
 	for s := range ask.samples {
-		seed := UnitSeed(p.Seed, id, rec.Row, s)
-		if ask.seed != nil && s == 0 {
-			seed = *ask.seed
-		} else if ask.seed != nil {
-			seed = UnitSeed(*ask.seed, id, rec.Row, s)
-		}
 		units = append(units, &Unit{
 			Key:      row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: s},
 			CustomID: id,
-			Request:  infer.Request{Tokens: ids, Params: ask.params, Seed: seed, Tenant: tenant},
+			Request:  infer.Request{Tokens: ids, Params: ask.params, Seed: SampleSeed(seed, s), Tenant: tenant},
 		})
 	}
 	return units, id, nil
+}
+
+// batch tells whether a record is taken for one of OpenAI's batch requests.
+func (p *Preparer) batch(rec *row.Record) bool {
+	return p.Batch && p.Prompt == nil && p.TokenIDsColumn == "" && isRequest(rec)
+}
+
+// seed is the seed of a row, whether or not the row can be run: the one that a dead letter carries, else the one that a
+// batch request asks for, else one derived from the job's.
+func (p *Preparer) seed(rec *row.Record, id *string) int64 {
+	if own, ok := rec.Fields[seedField].(int64); ok {
+		return own
+	}
+	if body, ok := rec.Fields["body"].(*ordered.Map); ok && p.batch(rec) {
+		v, _ := body.Get("seed")
+		if asked, ok := v.(int64); ok {
+			return asked
+		}
+	}
+	return RowSeed(p.Seed, id, rec.Row)
 }
 
 // isRequest tells whether a record means to be a batch request: it has at least one of its parts.

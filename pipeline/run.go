@@ -184,19 +184,13 @@ func (p *pipe) complete(u *Unit, c *infer.Completion) error {
 
 // failed is the result of a row that never reached the engine.
 func failed(prep *Preparer, rec *row.Record, id *string, sample int32, rerr *row.Error) *row.Result {
-	seed := UnitSeed(prep.Seed, id, rec.Row, sample)
-	if own, ok := rec.Fields[seedField].(int64); ok && sample == 0 {
-		seed = own
-	} else if ok {
-		seed = UnitSeed(own, id, rec.Row, sample)
-	}
 	return &row.Result{
 		Key:          row.UnitKey{Source: rec.Source, Row: rec.Row, Sample: sample},
 		CustomID:     id,
 		Status:       row.Failed,
 		Err:          rerr,
 		FinishReason: row.FinishError,
-		Seed:         seed,
+		Seed:         SampleSeed(prep.seed(rec, id), sample),
 	}
 }
 
