@@ -53,7 +53,7 @@ type shardLog struct {
 	lines  []byte // waiting
 	units  int    // waiting
 	since  time.Time
-	flight sync.Mutex // held while a chunk is on its way: one after the other
+	flight chan struct{} // full while a chunk is on its way: one after the other
 }
 
 // ChunkRef names a chunk within its shard's folder of the journal.
@@ -78,7 +78,7 @@ func newJournal(j *Job, units int, every time.Duration) *journal {
 
 // begin opens the journal of a shard, of which refs are there already.
 func (j *journal) begin(shard int, refs []ChunkRef) *shardLog {
-	l := &shardLog{shard: shard, refs: refs}
+	l := &shardLog{shard: shard, refs: refs, flight: make(chan struct{}, 1)}
 	j.mu.Lock()
 	j.open[shard] = l
 	j.mu.Unlock()
@@ -152,8 +152,12 @@ func (j *journal) due() (due []*shardLog) {
 
 // flush stores what waits of a shard as one chunk. Where that fails it waits on, so that it can be tried again.
 func (j *journal) flush(ctx context.Context, l *shardLog) error {
-	l.flight.Lock()
-	defer l.flight.Unlock()
+	select {
+	case l.flight <- struct{}{}:
+		defer func() { <-l.flight }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	j.mu.Lock()
 	lines, units := l.lines, l.units
 	j.mu.Unlock()
