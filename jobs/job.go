@@ -140,6 +140,7 @@ func (j *Job) templates() (p pipeline.Prompting, err error) {
 	}
 	p.PromptColumn, p.MessagesColumn, p.TokenIDsColumn, p.IDColumn = s.PromptColumn, s.MessagesColumn, s.TokenIDsColumn, s.IDColumn
 	p.TenantColumn = s.TenantColumn
+	p.Warn = func(message string) { j.events.warnf("%s", message) }
 	p.Raw, p.Kwargs, p.Params, p.Seed, p.Samples = s.Raw, s.ChatTemplateKwargs, s.Params, s.Seed, s.Samples
 	return p, nil
 }

@@ -235,11 +235,26 @@ func (p *planner) checkColumns() error {
 	if err := check(p.spec.TenantColumn, "--tenant-column"); err != nil {
 		return err
 	}
+	if err := p.checkTenant(); err != nil {
+		return err
+	}
 	if err := check(p.spec.TokenIDsColumn, "--token-ids-column"); err != nil {
 		return err
 	}
 	if p.spec.Prompt == "" && p.spec.TokenIDsColumn == "" && !p.sampled[p.spec.PromptColumn] && !p.sampled[p.spec.MessagesColumn] && !p.batchShape() {
 		return check(p.spec.PromptColumn, "--prompt-column (there is no messages column either)")
+	}
+	return nil
+}
+
+// checkTenant refuses a tenant column whose values cannot be compared, where the schema says so; JSONL has none, and rows
+// say it there.
+func (p *planner) checkTenant() error {
+	for _, c := range p.schema.Columns {
+		nested, _, is := strings.Cut(c.Type, "<")
+		if c.Name == p.spec.TenantColumn && p.schema.Format == "parquet" && is && slices.Contains([]string{"list", "map", "struct"}, nested) {
+			return Errorf(Usage, "name a column of text, numbers or booleans", "--tenant-column: column %q is a %s, whose values tell no tenants apart", c.Name, c.Type)
+		}
 	}
 	return nil
 }

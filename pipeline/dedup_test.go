@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
+	"strings"
 	"sync"
 	"testing"
 
@@ -294,11 +297,16 @@ func TestRetryableErrorsAreNotCopied(t *testing.T) {
 }
 
 func TestTenantKeys(t *testing.T) {
-	p, _ := testPreparer(t, func(p *Prompting) { p.TenantColumn = "who" })
+	var warned []string
+	p, _ := testPreparer(t, func(p *Prompting) {
+		p.TenantColumn, p.Warn = "who", func(m string) { warned = append(warned, m) }
+	})
 	keys := map[string]string{}
 	for name, rec := range map[string]*row.Record{
 		"absent": record(), "null": record("who", nil), "5": record("who", int64(5)), "text 5": record("who", "5"),
 		"text": record("who", "a"), "bytes": record("who", []byte("a")), "list": record("who", []any{int64(1)}), "empty": record("who", ""),
+		"true": record("who", true), "false": record("who", false), "text true": record("who", "true"), "5.5": record("who", 5.5), "nan": record("who", math.NaN()),
+		"2^64": record("who", new(big.Int).Lsh(big.NewInt(1), 64)),
 	} {
 		keys[name] = p.tenant(rec)
 	}
@@ -306,6 +314,20 @@ func TestTenantKeys(t *testing.T) {
 		t.Error("a row without a tenant and one with null are kept apart")
 	}
 	delete(keys, "absent")
+	for name, c := range map[string]struct {
+		rec  *row.Record
+		like string
+	}{
+		"true again": {record("who", true), "true"}, "5.0": {record("who", 5.0), "5"}, "55e-1": {record("who", 55e-1), "5.5"},
+		"2^64 as a float": {record("who", 0x1p64), "2^64"}, "nan again": {record("who", math.NaN()), "nan"},
+	} {
+		if got := p.tenant(c.rec); got != keys[c.like] {
+			t.Errorf("%s has the key %q, %s has %q", name, got, c.like, keys[c.like])
+		}
+	}
+	if p.tenant(record("who", math.Copysign(0, -1))) != p.tenant(record("who", int64(0))) {
+		t.Error("the two zeros are kept apart")
+	}
 	seen := map[string]string{}
 	for name, k := range keys {
 		if other, twice := seen[k]; twice || k == "" {
@@ -317,6 +339,9 @@ func TestTenantKeys(t *testing.T) {
 	other.Row++
 	if p.tenant(other) == keys["list"] {
 		t.Error("two rows whose tenants cannot be compared are taken for one")
+	}
+	if len(warned) != 1 || !strings.Contains(warned[0], `"who"`) {
+		t.Errorf("warned %q, want one warning of the column", warned)
 	}
 	p.TenantColumn = ""
 	if p.tenant(record("who", "a")) != p.tenant(record("who", "b")) {

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -35,7 +36,7 @@ type Prompting struct {
 	MessagesColumn string // chat messages; wins over PromptColumn where the row has it; "" = none
 	TokenIDsColumn string // a list of ids, used as it is; "" = none; wins over all
 	IDColumn       string // the user's id; "" = none
-	TenantColumn   string // rows with different values share no pages; "" = all are of one tenant
+	TenantColumn   string // rows with different values share neither pages nor results; "" = all are of one tenant
 
 	Batch  bool           // rows may have the shape of OpenAI's batch requests
 	Raw    bool           // no chat template
@@ -47,6 +48,9 @@ type Prompting struct {
 	Params  infer.Params // MaxTokens 0 = default
 	Seed    int64        // the job's seed
 	Samples int32        // completions per row, at least 1
+
+	// Warn is told of what a person should know about the data and what fails no row; nil = nobody is.
+	Warn func(message string)
 }
 
 // Preparer turns records into engine requests. It is safe for concurrent use.
@@ -55,6 +59,8 @@ type Preparer struct {
 	tok   Tokenizer
 	vocab int
 	check func(promptTokens int, p *infer.Params) *row.Error
+
+	strange sync.Once // the warning of a tenant that cannot be compared
 }
 
 // Unit is one request on its way, with what its result needs besides.

@@ -88,7 +88,7 @@ func jobFlags() []cli.Flag {
 		text("messages-column", "column that holds chat messages; none switches it off", "messages"),
 		text("token-ids-column", "column that holds a list of token ids, used as it is", ""),
 		text("id-column", "column that holds your id of a row", ""),
-		text("tenant-column", "column by whose values rows are kept apart: only equal ones share KV pages and copies", ""),
+		text("tenant-column", "column of text, numbers or booleans: only rows with equal values share KV pages and copies; all without a value are one tenant", ""),
 		toggle("raw", "no chat template"),
 		text("chat-template", "file with a chat template in place of the model's", ""),
 		text("chat-template-kwargs", "JSON object of further variables for the chat template", ""),
