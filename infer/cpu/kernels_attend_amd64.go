@@ -39,10 +39,10 @@ func (k *kernels) attention() *kernels8 {
 
 // tileShape is a configuration of the matrix tiles as the processor reads it (palette 1): bytes of a row and rows of each.
 type tileShape struct {
-	palette, startRow uint8
-	_                 [14]uint8
-	rowBytes          [16]uint16
-	rows              [16]uint8
+	palette  uint8
+	_        [15]uint8 // the row to start with, which is 0, and reserved bytes
+	rowBytes [16]uint16
+	rows     [16]uint8
 }
 
 // attendShapes are the tiles of the generator's attend_amx.go for each number of query rows.

@@ -8,9 +8,6 @@ import (
 // The kernels of quantised weights: activations are rounded to 8 or 16 bits, multiplied with the weights' codes in exact
 // integers, and the sums of every group are scaled in float32. Package cpu's q8.go describes the arithmetic and layouts.
 
-// qBlock is how many k share an activation's scale.
-const qBlock = 32
-
 // Offsets into cpu.qArgs; a test compares them with the struct.
 const (
 	qArgBlocks = 8 * iota
