@@ -12,9 +12,6 @@ import (
 // beside what a request costs.
 const DefaultHeartbeat = 30 * time.Second
 
-// lastBeat bounds the removal of a heartbeat at the end of a run: it must not hold up an exit.
-const lastBeat = 5 * time.Second
-
 // Heartbeat is a process's sign of life, stored over and over under one name for each shard set. It is for people and for
 // `status`: nothing is ever decided by it. It says nothing about the machine.
 type Heartbeat struct {
@@ -70,7 +67,7 @@ func (r *runState) beat(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		<-done
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeat)
+		last, cancel := r.lastWord(ctx)
 		defer cancel()
 		_ = j.store.Delete(last, url)
 	}

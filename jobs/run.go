@@ -45,6 +45,9 @@ type Progress struct {
 func (j *Job) Run(ctx context.Context) (*Summary, error) {
 	r := &runState{job: j, facts: map[int]*Facts{}, stalled: make(chan error, 1)}
 	err, lost := r.unlessStalled(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errInterrupted()
+	}
 	if lost {
 		j.lost = true
 		return r.lostSummary(err), err
@@ -74,6 +77,8 @@ type runState struct {
 	broken  []error
 	planTag string // ETag of the stored plan
 	leftOut int    // files that match the inputs, but came after the plan
+
+	signalled time.Time // when a signal asked for the end
 
 	before   RowCounts   // ok and error rows of parts that were there when the work began
 	halt     func(error) // stops the work; nil once it did
@@ -108,13 +113,29 @@ func (r *runState) run(ctx context.Context) error {
 		}
 	}
 	r.index = newPlanIndex(j.plan)
+	signal := ctx
+	ctx, cancel := r.underGrace(signal)
+	defer cancel()
+	return r.complete(ctx, signal, todo, sealed)
+}
+
+// complete does what is left to do. signal ends when the run is to end early, ctx when it has to.
+func (r *runState) complete(ctx, signal context.Context, todo []int, sealed []*Seal) error {
 	for _, s := range sealed { // their content is fixed: no engine is needed for them
+		if signal.Err() != nil {
+			return errInterrupted()
+		}
 		if err := r.unseal(ctx, r.committer(), s); err != nil {
 			return err
 		}
 	}
 	if len(todo) > 0 {
-		if err := r.supervise(ctx, func(ctx context.Context) error { return r.work(ctx, todo) }); err != nil {
+		if r.engine == nil {
+			if err := r.loadEngine(signal); err != nil {
+				return err
+			}
+		}
+		if err := r.supervise(ctx, func(ctx context.Context) error { return r.work(ctx, signal, todo) }); err != nil {
 			return err
 		}
 	}
@@ -122,6 +143,10 @@ func (r *runState) run(ctx context.Context) error {
 		return err
 	}
 	return r.finish(ctx)
+}
+
+func errInterrupted() error {
+	return Errorf(Interrupted, "run the same command again to go on; committed parts and journalled rows are kept", "interrupted")
 }
 
 // unload gives back what loadEngine took.
@@ -136,13 +161,8 @@ func (r *runState) unload() {
 }
 
 // work runs the shards.
-func (r *runState) work(ctx context.Context, todo []int) error {
+func (r *runState) work(ctx, signal context.Context, todo []int) error {
 	j := r.job
-	if r.engine == nil {
-		if err := r.loadEngine(ctx); err != nil {
-			return err
-		}
-	}
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, j.config.VocabSize, r.engine.Check)
 	ready := make(chan *shardState, j.spec.OpenShards+1) // at most OpenShards are unfinished: sending never blocks
 	r.journal = newJournal(j, j.spec.JournalUnits, j.spec.JournalEvery)
@@ -163,7 +183,7 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 		var err error
 		r.window, err = pipeline.Run(gctx, r.engine, prep, feed, feed, pipeline.Options{
 			WindowRows: j.spec.WindowRows, OpenShards: j.spec.OpenShards, NoDedup: j.spec.NoDedup, NoPrefixSharing: j.spec.NoPrefixSharing,
-			ReturnTokenIDs: j.spec.Params.ReturnTokenIDs,
+			ReturnTokenIDs: j.spec.Params.ReturnTokenIDs, Drain: signal.Done(),
 		})
 		return err
 	})
@@ -179,15 +199,16 @@ func (r *runState) work(ctx context.Context, todo []int) error {
 	})
 	err := g.Wait()
 	r.resumed = feed.resumed
-	if err != nil {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	early := signal.Err() != nil && feed.settled < len(todo)
+	if err != nil || early {
+		last, cancel := r.lastWord(ctx)
 		defer cancel()
-		if derr := r.journal.drain(last); derr != nil && KindOf(err) == Interrupted {
+		if derr := r.journal.drain(last); derr != nil && (early || KindOf(err) == Interrupted) {
 			return Errorf(StorageIO, "run the same command again to go on; what was stored before is kept", "interrupted, and not all results could be journalled: %w", derr)
 		}
 	}
-	if ctx.Err() != nil {
-		return Errorf(Interrupted, "run the same command again to go on; committed parts and journalled rows are kept", "interrupted")
+	if early || ctx.Err() != nil {
+		return errInterrupted()
 	}
 	return err
 }

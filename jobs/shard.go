@@ -48,6 +48,7 @@ type shardFeed struct {
 	mu      sync.Mutex
 	pending map[row.UnitKey]place // units without a result: at most a window and the engine's sequences
 	resumed int64                 // units that earlier attempts journalled, of all shards
+	settled int                   // shards that need no more work of the engine
 }
 
 type place struct {
@@ -70,6 +71,7 @@ func (f *shardFeed) Next(ctx context.Context) (*row.Record, int, error) {
 				return nil, 0, io.EOF
 			}
 			if err := f.openShard(ctx); errors.Is(err, errCommitted) {
+				f.settle()
 				continue
 			} else if err != nil {
 				return nil, 0, err
@@ -213,6 +215,7 @@ func (f *shardFeed) Done(res *row.Result) error {
 	finished := at.shard.allRead && at.shard.done == at.shard.units
 	f.mu.Unlock()
 	if finished {
+		f.settle()
 		f.ready <- at.shard
 	}
 	return nil
@@ -229,8 +232,15 @@ func (f *shardFeed) endOfShard(ctx context.Context, s *shardState) error {
 	}
 	select {
 	case f.ready <- s:
+		f.settle()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (f *shardFeed) settle() {
+	f.mu.Lock()
+	f.settled++
+	f.mu.Unlock()
 }

@@ -66,6 +66,8 @@ type Spec struct {
 	OpenShards   int
 	MaxLineBytes int64
 
+	Grace time.Duration // from a signal until the work is given up; what the engine has begun by then is done
+
 	JournalUnits int           // results in a chunk of the journal, and
 	JournalEvery time.Duration // the time after which a smaller one is stored; 0 = the defaults
 

@@ -46,6 +46,10 @@ type Options struct {
 	NoDedup         bool // equal requests are each run
 	NoPrefixSharing bool // the engine shares no prefixes, so prompts are not grouped by them
 
+	// Drain, once closed, ends the run early: nothing more is read, rows that wait are dropped, and those that the engine
+	// has begun are done.
+	Drain <-chan struct{}
+
 	// ReturnTokenIDs keeps the ids of completions in the results.
 	ReturnTokenIDs bool
 }
@@ -61,8 +65,8 @@ type pipe struct {
 	calib *calibrator
 }
 
-// Run carries every record of the feed to the sink. It returns when all are done, at the first error of feed, engine or
-// sink, or when ctx ends; rows that were on their way then have no result.
+// Run carries every record of the feed to the sink. It returns when all are done, or all that a drain lets be done, at the
+// first error of feed, engine or sink, or when ctx ends; rows that were on their way then have no result.
 func Run(ctx context.Context, eng Engine, prep *Preparer, feed Feed, sink Sink, o Options) (WindowStats, error) {
 	p := &pipe{prep: prep, feed: feed, sink: sink, o: o, calib: newCalibrator()}
 	shards := 0
@@ -75,16 +79,33 @@ func Run(ctx context.Context, eng Engine, prep *Preparer, feed Feed, sink Sink, 
 		p.seen = newDedup(DedupBytes)
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
 	g.Go(func() error {
-		err := p.produce(ctx)
+		err := p.produce(reading)
+		if reading.Err() != nil && ctx.Err() == nil {
+			err = nil // whatever it was: a drain stopped the reading
+		}
 		p.w.close(err)
 		return err
 	})
+	ended, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-o.Drain:
+			p.w.drop()
+			stop()
+		case <-ended:
+		}
+	}()
 	g.Go(func() error {
 		src := &source{w: p.w, running: map[int64]*Unit{}}
 		return eng.Run(ctx, src, func(c infer.Completion) error { return p.complete(src.finish(c.ID), &c) })
 	})
 	err := g.Wait()
+	close(ended)
+	<-watched
 	return p.w.stats, err
 }
 

@@ -45,6 +45,7 @@ type window struct {
 	started bool          // the first generation has gone
 	closed  bool          // no more pushes
 	last    bool          // the last generation is being handed out
+	dropped bool          // nothing more is handed out
 	learnt  int           // epoch in which current was arranged
 	err     error         // why producing ended, if not well
 	stats   WindowStats
@@ -150,11 +151,23 @@ func (w *window) close(err error) {
 	w.mu.Unlock()
 }
 
+// drop ends the handing out: what waits will not be run.
+func (w *window) drop() {
+	w.mu.Lock()
+	w.dropped = true
+	w.signal()
+	w.mu.Unlock()
+}
+
 // take hands out the next unit. With wait it blocks until there is one; without it returns nil if none is ready. The end
 // is io.EOF.
 func (w *window) take(ctx context.Context, wait bool) (*Unit, error) {
 	for {
 		w.mu.Lock()
+		if w.dropped {
+			w.mu.Unlock()
+			return nil, io.EOF
+		}
 		w.generation()
 		if len(w.current) > 0 {
 			u := w.current[0]

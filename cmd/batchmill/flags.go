@@ -138,6 +138,7 @@ func jobFlags() []cli.Flag {
 		span("row-timeout", "a row in the engine for longer fails with timeout, which retry runs again; 0 = never", 0),
 		span("stall-timeout", "a step of the engine that takes longer is given up: stacks on stderr, exit code 70; 0 = never", jobs.DefaultStallTimeout),
 		text("progress", "auto, bar, plain or none", "auto"),
+		span("grace", "time from SIGTERM, SIGINT or SIGHUP until the work is given up; what the engine has begun by then is done. 4s under Airflow", jobs.DefaultGrace),
 		span("heartbeat", "time between two signs of life in the output, for batchmill status; 0 = none", jobs.DefaultHeartbeat),
 	)...)
 	return all
@@ -170,6 +171,16 @@ func specOf(c *cli.Context) (jobs.Spec, error) {
 	return s, nil
 }
 
+// airflowGrace fits into the 5 seconds after which Airflow kills what it has asked to end.
+const airflowGrace = 4 * time.Second
+
+func graceOf(c *cli.Context) time.Duration {
+	if !c.IsSet("grace") && os.Getenv("AIRFLOW_CTX_DAG_ID") != "" {
+		return airflowGrace
+	}
+	return c.Duration("grace")
+}
+
 // machineOf reads the flags that decide no result: where the output goes, with which means and under which policies.
 func machineOf(c *cli.Context, s *jobs.Spec) error {
 	s.Model, s.Output, s.Overwrite, s.TenantColumn = c.String("model"), c.String("output"), c.Bool("overwrite"), c.String("tenant-column")
@@ -179,6 +190,9 @@ func machineOf(c *cli.Context, s *jobs.Spec) error {
 	s.NoDedup, s.NoPrefixSharing, s.NoSpeculation = c.Bool("no-dedup"), c.Bool("no-prefix-sharing"), c.Bool("no-speculation")
 	s.StrictExit, s.MinRows = c.Bool("strict-exit"), c.Int64("min-rows")
 	s.RowTimeout, s.StallTimeout, s.Heartbeat = c.Duration("row-timeout"), c.Duration("stall-timeout"), c.Duration("heartbeat")
+	if s.Grace = graceOf(c); s.Grace < 0 {
+		return jobs.Errorf(jobs.Usage, "0 gives the work up at once", "--grace must not be negative")
+	}
 	if rate := c.Float64("max-error-rate"); rate != 1 {
 		s.MaxErrorRate = &rate
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -26,24 +27,53 @@ func main() {
 	os.Exit(code)
 }
 
-// exitForced is the exit code of a second interrupt: at once, nothing is waited for.
-const exitForced = 130
+const (
+	exitForced      = 130 // a second interrupt: at once, nothing is waited for
+	exitInterrupted = 75  // as jobs.Interrupted
+)
 
-// interruptible returns a context that the first SIGINT or SIGTERM ends; a second SIGINT ends the process.
+// interruptible returns a context that the first SIGINT, SIGTERM or SIGHUP ends; a second SIGINT ends the process. Under
+// nohup a SIGHUP means nothing.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
-		<-signals
-		cancel()
+		first := true
 		for s := range signals {
-			if s == os.Interrupt {
+			if !first && s == os.Interrupt {
 				os.Exit(exitForced)
 			}
+			first = false
+			cancel()
 		}
 	}()
 	return ctx, cancel
+}
+
+// lateExit is how much longer than the grace a run may take to end by itself.
+const lateExit = 900 * time.Millisecond
+
+// exitInTime ends the process when a run does not end by itself after a signal: whoever sent it kills next, and an exit code
+// says more than that. The returned function calls it off.
+func exitInTime(ctx context.Context, grace time.Duration) (stop func()) {
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-over:
+			return
+		}
+		select {
+		case <-time.After(grace + lateExit):
+			os.Exit(exitInterrupted)
+		case <-over:
+		}
+	}()
+	return func() { close(over) }
 }
 
 // execute runs one command line and returns the exit code. It is the one place where an error becomes an exit code.

@@ -64,6 +64,7 @@ func runJob(c *cli.Context, prepare func(jobs.Events) (*jobs.Job, *objstore.Stor
 		return err
 	}
 	defer job.Close()
+	defer exitInTime(c.Context, graceOf(c))()
 	result, err := job.Run(c.Context)
 	show.stop()
 	sum = result

@@ -1,0 +1,142 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// signalled starts a run of many rows of the tiny model, sends it a signal once it has made a number of rows, and returns how
+// it ended and how long that took.
+func signalled(t *testing.T, in, out, grace string, after time.Duration, signals ...syscall.Signal) (outcome, time.Duration) {
+	t.Helper()
+	cmd := exec.Command(program(t), "run", "--model", filepath.Join(root, twoLayers), "--input", in, "--output", out,
+		"--max-tokens", "24", "--max-seqs", "8", "--journal-units", "32", "--split-bytes", "20KB", "--grace", grace, "--json", "--progress", "none")
+	cmd.Dir = t.TempDir()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(runTimeout)
+	for time.Now().Before(deadline) { // it is at work once the plan is there
+		if _, err := os.Stat(filepath.Join(out, "_run", "plan.json")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(after)
+	began := time.Now()
+	for _, s := range signals {
+		_ = cmd.Process.Signal(s)
+		time.Sleep(20 * time.Millisecond)
+	}
+	_ = cmd.Wait()
+	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}, time.Since(began)
+}
+
+type journalled struct {
+	summary
+	Journal struct{ Resumed, Units int64 }
+}
+
+// TestSignals: at random instants, exit 75 within the grace and a second, rows that add up, and nothing that was journalled
+// is run again.
+func TestSignals(t *testing.T) {
+	const rows = 1500
+	dir := t.TempDir()
+	in := filepath.Join(dir, "rows.jsonl")
+	f, err := os.Create(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	for i := range rows {
+		fmt.Fprintf(w, `{"id": %d, "prompt": "row %d of many"}`+"\n", i, i)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	out := filepath.Join(dir, "out") + "/"
+	random := rand.New(rand.NewPCG(1, 2))
+	kinds := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
+	stops := 4
+	if v := os.Getenv("BATCHMILL_TEST_SIGNALS"); v != "" {
+		fmt.Sscan(v, &stops)
+	}
+	early := 0
+	for n := range stops {
+		got, took := signalled(t, in, out, "1s", time.Duration(40+random.IntN(250))*time.Millisecond, kinds[n%len(kinds)])
+		if got.code == -1 {
+			early++ // it came before the program listened
+			continue
+		}
+		var s journalled
+		if err := json.Unmarshal([]byte(got.stdout), &s); err != nil {
+			t.Fatalf("stop %d: exit %d, summary %q: %v\n%s", n, got.code, got.stdout, err, got.stderr)
+		}
+		if got.code == 0 {
+			t.Logf("stop %d: all was done", n)
+			break
+		}
+		if got.code != 75 || s.ExitCode != 75 || took > 2*time.Second {
+			t.Errorf("stop %d: exit %d (%s) after %v, want 75 within 2 s", n, got.code, s.Message, took)
+		}
+		if r := s.Rows; r.Total != r.OK+r.Error+r.Skipped+r.NotStarted || r.Total != rows {
+			t.Errorf("stop %d: rows do not add up: %+v", n, r)
+		}
+	}
+	if early > stops/2 {
+		t.Errorf("%d of %d runs were stopped before they listened", early, stops)
+	}
+	last := job(t, 0, nil, "--model", filepath.Join(root, twoLayers), "--input", in, "--output", out, "--max-tokens", "24", "--max-seqs", "8", "--split-bytes", "20KB")
+	if last.Rows.OK != rows {
+		t.Errorf("%+v", last.Rows)
+	}
+}
+
+func TestASecondInterruptEndsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	in := write(t, dir+"/in.jsonl", bytes.Repeat([]byte(`{"prompt": "a long story about nothing at all"}`+"\n"), 2000))
+	got, took := signalled(t, in, dir+"/out/", "30s", 100*time.Millisecond, syscall.SIGINT, syscall.SIGINT)
+	if got.code != 130 && got.code != 75 || took > 5*time.Second {
+		t.Errorf("exit %d after %v, want 130 at once\n%s", got.code, took, got.stderr)
+	}
+}
+
+// TestAClosedOutputKillsNothing: whoever reads the progress goes away, and the run goes on.
+func TestAClosedOutputKillsNothing(t *testing.T) {
+	dir := t.TempDir()
+	in := write(t, dir+"/in.jsonl", bytes.Repeat([]byte(`{"prompt": "a"}`+"\n"), 50))
+	cmd := exec.Command(program(t), "run", "--model", filepath.Join(root, twoLayers), "--input", in, "--output", dir+"/out/", "--max-tokens", "4", "--progress", "plain")
+	cmd.Dir = dir
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	_, _ = io.CopyN(io.Discard, r, 1)
+	r.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the run ended with %v", err)
+	}
+	if _, err := os.Stat(dir + "/out/_SUCCESS"); err != nil {
+		t.Error(err)
+	}
+}
