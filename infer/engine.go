@@ -163,13 +163,24 @@ func (e *Engine) Check(promptTokens int, p *Params) *row.Error {
 	if err := CheckContext(promptTokens, p, e.cfg.MaxModelLen); err != nil {
 		return err
 	}
-	// The last token is sampled, not computed: it needs no place in the cache.
-	if need := kv.PagesFor(promptTokens + p.MaxTokens - 1); need > e.pages {
+	return CheckPool(promptTokens, p, e.pages, e.pageBytes())
+}
+
+// CheckPool checks a request that CheckContext has passed against a KV pool of so many pages. It needs no engine either.
+func CheckPool(promptTokens int, p *Params, pages int, pageBytes int64) *row.Error {
+	if need := PagesOf(promptTokens, p); need > pages {
 		return row.Errorf(row.KVBudgetExceeded, "%d prompt tokens and max_tokens %d need %d KV pages (%d bytes), the pool has %d; raise kv-memory or lower max_tokens",
-			promptTokens, p.MaxTokens, need, int64(need)*e.pageBytes(), e.pages)
+			promptTokens, p.MaxTokens, need, int64(need)*pageBytes, pages)
 	}
 	return nil
 }
+
+// PagesOf is the number of KV pages that a request takes in the end, if it runs to its MaxTokens. The last token is
+// sampled, not computed: it needs no place in the cache.
+func PagesOf(promptTokens int, p *Params) int { return kv.PagesFor(promptTokens + p.MaxTokens - 1) }
+
+// PoolPages is how many pages of pageBytes a pool of so many bytes holds.
+func PoolPages(memory, pageBytes int64) int { return kv.PagesInBudget(memory, pageBytes) }
 
 // CheckContext checks parameters and a prompt's length against a context of maxModelLen tokens and fills in p.MaxTokens
 // where it is 0. It needs no engine, so a plan can ask it of every row before the model is loaded.

@@ -20,7 +20,7 @@ type engineOptions struct{ share, speculate bool }
 func (m *bench) engine(rows, length int, opt engineOptions) (*infer.Engine, error) {
 	c := m.loaded.config
 	one := int64(device.PagesFor(length)) * c.KVBytesPerPage
-	memory := max(one, min(one*int64(rows), defaultKVMemory()))
+	memory := max(one, min(one*int64(rows), defaultKVMemory(0)))
 	eng, err := infer.New(infer.Config{
 		Model: m.loaded.forwarder(), Tokenizer: infer.FromTokenizer(m.bundle.Tokenizer), BatchTokens: m.o.BatchTokens, MaxSeqs: rows, MaxModelLen: length,
 		KVMemory: memory, Threads: m.o.Threads, Events: infer.Events{OnStep: m.meter.step}, NoPrefixSharing: !opt.share, NoSpeculation: !opt.speculate,

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/batchmill/batchmill/infer"
-	"github.com/batchmill/batchmill/infer/device"
 	"github.com/batchmill/batchmill/internal/row"
 	"github.com/batchmill/batchmill/pipeline"
 	"github.com/batchmill/batchmill/readers"
@@ -16,7 +15,9 @@ import (
 // DefaultEstimateRows is how many rows an estimate tokenises: enough for a mean within a few percent, done in a second.
 const DefaultEstimateRows = 2000
 
-// Estimate says what a run would take. Where Exact is false, counts are extrapolated from the rows that were read.
+// Estimate says what a run would take. Where Exact is false, Rows, PromptTokens and MaxOutputTokens are extrapolated from
+// the rows that were read. What is named sampled, and what is said of the shortest, the median and the longest row, is about
+// those rows alone: how many fail, are equal or begin alike does not grow with their number.
 type Estimate struct {
 	Model           string             `json:"model"`
 	ModelDigest     string             `json:"model_digest"`
@@ -25,16 +26,18 @@ type Estimate struct {
 	Shards          int                `json:"shards"`
 	Exact           bool               `json:"exact"`
 	Sampled         int64              `json:"sampled_rows"`
+	Failing         int64              `json:"sampled_error_rows"`
+	Errors          map[row.Code]int64 `json:"sampled_errors"`
+	SampledTokens   int64              `json:"sampled_prompt_tokens"`
+	SharedTokens    int64              `json:"sampled_shared_prompt_tokens"` // of SampledTokens: need not be computed, since another row's prompt begins alike
+	Copies          int64              `json:"sampled_copies"`               // requests of these rows that are equal to an earlier one of their file, and are not run
+	CopiedTokens    int64              `json:"sampled_copied_prompt_tokens"` // of SampledTokens: those of the copies
+	Warnings        []string           `json:"sampled_warnings"`             // of what a person should know about the data and what fails no row
 	Rows            int64              `json:"rows"`
-	Failing         int64              `json:"error_rows"`
-	Errors          map[row.Code]int64 `json:"errors"` // among the sampled rows
 	PromptTokens    int64              `json:"prompt_tokens"`
 	Shortest        int                `json:"prompt_tokens_min"`
 	Median          int                `json:"prompt_tokens_median"`
 	Longest         int                `json:"prompt_tokens_max"`
-	SharedTokens    int64              `json:"shared_prompt_tokens"` // of PromptTokens: need not be computed, since another row's prompt begins alike
-	Copies          int64              `json:"copies"`               // of Rows: equal to an earlier one of their file, not run
-	CopiedTokens    int64              `json:"copied_prompt_tokens"` // of PromptTokens: those of the copies
 	MaxOutputTokens int64              `json:"max_output_tokens"`
 	WeightBytes     int64              `json:"weight_bytes"`
 	KVLongest       int64              `json:"kv_longest_row_bytes"`
@@ -57,15 +60,30 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 	conf := j.config
 	e := &Estimate{
 		Model: j.bundle.Name, ModelDigest: j.bundle.Digest, Inputs: len(j.plan.Inputs), Shards: len(j.plan.Shards),
-		Errors: map[row.Code]int64{}, Output: j.layout.shown(), Format: j.plan.Decides.Format,
+		Errors: map[row.Code]int64{}, Warnings: []string{}, Output: j.layout.shown(), Format: j.plan.Decides.Format,
 	}
 	for _, in := range j.plan.Inputs {
 		e.InputBytes += in.Size
 	}
-	check := func(n int, p *infer.Params) *row.Error { return infer.CheckContext(n, p, j.maxLen()) }
-	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, conf.VocabSize, check)
+	if err := e.memory(ctx, j); err != nil {
+		return nil, err
+	}
+	var most int // pages of one row
+	check := func(n int, p *infer.Params) *row.Error {
+		if err := infer.CheckContext(n, p, j.maxLen()); err != nil {
+			return err
+		}
+		most = max(most, infer.PagesOf(n, p))
+		if pages := infer.PoolPages(e.KVMemory, conf.KVBytesPerPage); pages > 0 { // else there is not enough memory for the weights, which is said
+			return infer.CheckPool(n, p, pages, conf.KVBytesPerPage)
+		}
+		return nil
+	}
+	prompt := j.prompt
+	prompt.Warn = func(message string) { e.Warnings = append(e.Warnings, message) }
+	prep := pipeline.NewPreparer(prompt, j.bundle.Tokenizer, conf.VocabSize, check)
 	var lengths []int
-	var tokens, outputs int64
+	var outputs int64
 	sharing := newSharingEstimate(&j.spec)
 	complete := true
 	for n := range j.plan.Shards {
@@ -99,7 +117,7 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 			}
 			for _, u := range units {
 				lengths = append(lengths, len(u.Request.Tokens))
-				tokens += int64(len(u.Request.Tokens))
+				e.SampledTokens += int64(len(u.Request.Tokens))
 				outputs += int64(u.Request.Params.MaxTokens)
 				sharing.add(u)
 			}
@@ -111,17 +129,8 @@ func (j *Job) Estimate(ctx context.Context, sample int64) (*Estimate, error) {
 		e.Shortest, e.Median, e.Longest = lengths[0], lengths[len(lengths)/2], lengths[len(lengths)-1]
 	}
 	e.SharedTokens, e.Copies, e.CopiedTokens = sharing.close()
-	e.extrapolate(j, tokens, outputs, complete)
-	if err := e.memory(ctx, j); err != nil {
-		return nil, err
-	}
-	e.KVLongest = int64(device.PagesFor(e.Longest+j.spec.Params.MaxTokens)) * conf.KVBytesPerPage
-	e.KVMemory = j.spec.KVMemory
-	if e.KVMemory == 0 {
-		e.KVMemory = defaultKVMemory()
-	}
-	e.MemoryCeiling = e.WeightBytes + e.KVMemory + pipeline.DefaultWindowBytes + pipeline.DedupBytes + processOverhead
-	e.Available, _ = availableMemory()
+	e.extrapolate(j, outputs, complete)
+	e.KVLongest = int64(most) * conf.KVBytesPerPage
 	if err := e.output(ctx, j); err != nil {
 		return nil, err
 	}
@@ -158,7 +167,7 @@ func (e *Estimate) output(ctx context.Context, j *Job) error {
 	return err
 }
 
-// memory asks the device how much the weights take.
+// memory asks the device how much the weights take, and finds what is left for the KV pool.
 func (e *Estimate) memory(ctx context.Context, j *Job) error {
 	dev, err := newDevice(j.bundle, deviceOptions{threads: 1, activations: j.spec.Activations})
 	if err != nil {
@@ -170,22 +179,23 @@ func (e *Estimate) memory(ctx context.Context, j *Job) error {
 		return modelError(err)
 	}
 	e.WeightBytes = m.Unpacked
+	if e.KVMemory, err = j.spec.kvMemory(j.config.KVBytesPerPage, e.WeightBytes); err != nil {
+		return err
+	}
+	e.MemoryCeiling = e.WeightBytes + e.KVMemory + pipeline.DefaultWindowBytes + pipeline.DedupBytes + processOverhead
+	e.Available, _ = availableMemory()
 	return nil
 }
 
 // extrapolate scales what the sample came to up to all rows.
-func (e *Estimate) extrapolate(j *Job, tokens, outputs int64, complete bool) {
-	if complete || e.Sampled == 0 {
-		e.Exact, e.Rows, e.PromptTokens, e.MaxOutputTokens = complete, e.Sampled, tokens, outputs
+func (e *Estimate) extrapolate(j *Job, outputs int64, complete bool) {
+	rows := j.plan.rows(j.spec.Shard)
+	if complete || e.Sampled == rows || e.Sampled == 0 {
+		e.Exact, e.Rows, e.PromptTokens, e.MaxOutputTokens = true, e.Sampled, e.SampledTokens, outputs
 		return
 	}
-	rows := j.plan.rows(j.spec.Shard)
 	scale := float64(rows) / float64(e.Sampled)
 	e.Rows = rows
-	e.Failing = int64(scale * float64(e.Failing))
-	e.PromptTokens = int64(scale * float64(tokens))
+	e.PromptTokens = int64(scale * float64(e.SampledTokens))
 	e.MaxOutputTokens = int64(scale * float64(outputs))
-	e.SharedTokens = int64(scale * float64(e.SharedTokens))
-	e.Copies = int64(scale * float64(e.Copies))
-	e.CopiedTokens = int64(scale * float64(e.CopiedTokens))
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/batchmill/batchmill/infer/device"
 )
 
 // Memory rules of the CPU device.
@@ -77,11 +79,23 @@ func readInt(file string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 }
 
-// defaultKVMemory is the size of the KV pool where the user names none.
-func defaultKVMemory() int64 {
+// defaultKVMemory is the size of the KV pool where the user names none. weights is what is still to be loaded.
+func defaultKVMemory(weights int64) int64 {
 	n, ok := availableMemory()
 	if !ok {
 		return kvUnknown
 	}
-	return min(kvMost, int64(kvShare*float64(n)))
+	return max(0, min(kvMost, int64(kvShare*float64(n-weights))))
+}
+
+// kvMemory is the size of a job's KV pool whose pages take pageBytes each. It must hold one.
+func (s *Spec) kvMemory(pageBytes, weights int64) (int64, error) {
+	if s.KVMemory == 0 {
+		return defaultKVMemory(weights), nil
+	}
+	if s.KVMemory < pageBytes {
+		return 0, Errorf(Config, "give at least that, better a thousand times as much, such as 2GiB, or leave it out for a share of what is free",
+			"--kv-memory %d holds no page: %d tokens of this model's keys and values take %d bytes", s.KVMemory, device.PageTokens, pageBytes)
+	}
+	return s.KVMemory, nil
 }

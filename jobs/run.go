@@ -297,10 +297,11 @@ func (r *runState) loadEngine(ctx context.Context) error {
 	if r.loaded, err = loadModel(ctx, j.bundle, deviceOptions{j.spec.Threads, j.spec.ISA, j.spec.Activations}); err != nil {
 		return err
 	}
-	kv := j.spec.KVMemory
-	if kv == 0 {
-		kv = defaultKVMemory()
-	} else if free, ok := availableMemory(); ok && kv > free {
+	kv, err := j.spec.kvMemory(r.loaded.config.KVBytesPerPage, 0)
+	if err != nil {
+		return err
+	}
+	if free, ok := availableMemory(); j.spec.KVMemory > 0 && ok && kv > free {
 		return Errorf(Config, "lower --kv-memory, or leave it out for a share of what is free", "not enough memory for KV pages: --kv-memory asks for %d bytes, %d are available", kv, free)
 	}
 	r.engine, err = infer.New(infer.Config{

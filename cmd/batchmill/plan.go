@@ -52,9 +52,9 @@ func planCommand() *cli.Command {
 }
 
 func printEstimate(w io.Writer, e *jobs.Estimate) {
-	about := ""
+	about, among := "", ""
 	if !e.Exact {
-		about = "about "
+		about, among = "about ", fmt.Sprintf("among the %d sampled rows: ", e.Sampled)
 	}
 	fmt.Fprintf(w, "model          %s (%.12s)\n", e.Model, e.ModelDigest)
 	fmt.Fprintf(w, "inputs         %d files, %s, %d shards\n", e.Inputs, bytesText(e.InputBytes), e.Shards)
@@ -64,16 +64,19 @@ func printEstimate(w io.Writer, e *jobs.Estimate) {
 	for _, why := range e.Broken {
 		fmt.Fprintf(w, "               LEFT OUT: %s\n", why)
 	}
-	fmt.Fprintf(w, "rows           %s%d", about, e.Rows)
+	fmt.Fprintf(w, "rows           %d\n", e.Rows)
 	if e.Failing > 0 {
-		fmt.Fprintf(w, ", of which %s%d would be error rows (%s)", about, e.Failing, codesText(e.Errors))
+		fmt.Fprintf(w, "               %s%d would be error rows (%s)\n", among, e.Failing, codesText(e.Errors))
 	}
-	fmt.Fprintf(w, "\nprompt tokens  %s%d (min %d, median %d, max %d a row)\n", about, e.PromptTokens, e.Shortest, e.Median, e.Longest)
+	for _, why := range e.Warnings {
+		fmt.Fprintf(w, "               WARNING: %s\n", why)
+	}
+	fmt.Fprintf(w, "prompt tokens  %s%d (min %d, median %d, max %d a row)\n", about, e.PromptTokens, e.Shortest, e.Median, e.Longest)
 	if e.SharedTokens > 0 {
-		fmt.Fprintf(w, "               of which %s%d are computed for several rows at once: their prompts begin alike\n", about, e.SharedTokens)
+		fmt.Fprintf(w, "               %s%d of %d are computed for several rows at once: their prompts begin alike\n", among, e.SharedTokens, e.SampledTokens)
 	}
 	if e.Copies > 0 {
-		fmt.Fprintf(w, "               %s%d rows with %s%d prompt tokens are equal to others and are not run\n", about, e.Copies, about, e.CopiedTokens)
+		fmt.Fprintf(w, "               %s%d requests with %d prompt tokens are equal to others and are not run\n", among, e.Copies, e.CopiedTokens)
 	}
 	fmt.Fprintf(w, "output tokens  at most %s%d\n", about, e.MaxOutputTokens)
 	fmt.Fprintf(w, "weights        %s\n", bytesText(e.WeightBytes))
