@@ -58,6 +58,7 @@ func (r *runState) supervise(ctx context.Context, work func(context.Context) err
 	for _, f := range r.facts {
 		r.before.OK += f.Rows.OK
 		r.before.Error += f.Rows.Error
+		r.before.Skipped += f.Rows.Skipped
 	}
 	r.halt = func(err error) { cancel(&halted{err}) }
 	r.mu.Unlock()
@@ -69,6 +70,31 @@ func (r *runState) supervise(ctx context.Context, work func(context.Context) err
 		return h.err
 	}
 	return err
+}
+
+// tookOver counts what a shard's spool holds of earlier attempts, before anything is added to it.
+func (r *runState) tookOver(s *spool) {
+	good, failed := s.tally()
+	r.mu.Lock()
+	r.before.OK += good
+	r.before.Error += failed
+	r.mu.Unlock()
+}
+
+// tally counts the results that stand, good ones and errors.
+func (s *spool) tally() (good, failed int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for slot := range int64(len(s.offset)) {
+		switch {
+		case !s.holds(slot):
+		case s.length[slot]&failedFlag != 0:
+			failed++
+		default:
+			good++
+		}
+	}
+	return good, failed
 }
 
 // judge stops the run when too many of its rows failed. r.mu is held.

@@ -20,7 +20,7 @@ type Heartbeat struct {
 	Shards     string    `json:"shards"` // i/n, or all
 	Parts      int       `json:"parts"`  // of these shards that are there
 	Total      int       `json:"total"`  // shards of the set
-	Rows       int64     `json:"rows"`   // done by this process and not in a part yet
+	Rows       int64     `json:"rows"`   // of these shards that are done and not in a part yet
 	Errors     int64     `json:"errors"` // error rows that this process met
 	RowsPerS   *float64  `json:"rows_per_s"`
 	Started    time.Time `json:"started"`
@@ -85,12 +85,10 @@ func (r *runState) heartbeat(began time.Time) *Heartbeat {
 	defer r.mu.Unlock()
 	b := &Heartbeat{
 		PlanDigest: j.plan.Digest, RunID: j.runID, Shards: shards, Parts: len(r.facts), Total: r.mine(),
-		Rows: r.live.Rows.Total, Errors: r.live.Rows.Error, Started: began.UTC(), Time: now.UTC(), Every: j.spec.Heartbeat.Seconds(),
+		Rows: r.before.OK + r.before.Error + r.before.Skipped + r.live.Rows.Total, Errors: r.live.Rows.Error, Started: began.UTC(), Time: now.UTC(), Every: j.spec.Heartbeat.Seconds(),
 	}
 	for _, f := range r.facts {
-		if f.RunID == j.runID {
-			b.Rows -= f.Rows.Total
-		}
+		b.Rows -= f.Rows.Total
 	}
 	b.Rows = max(0, b.Rows)
 	if r.live.Rows.Total > 0 {

@@ -136,3 +136,33 @@ func TestAnEngineThatHangsForGoodIsLeftBehind(t *testing.T) {
 		t.Fatalf("%v: %+v", err, sum)
 	}
 }
+
+// TestJournalledErrorsCount: what earlier attempts came to counts towards --max-error-rate as this one's rows do.
+func TestJournalledErrorsCount(t *testing.T) {
+	s, err := newSpool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for slot, flags := range []uint32{0, failedFlag, failedFlag, failedFlag | againFlag, 0, failedFlag} {
+		if err := s.keep(int64(slot), []byte("{}"), flags); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rate := 0.5
+	var halted error
+	r := &runState{job: &Job{spec: Spec{MaxErrorRate: &rate}}, halt: func(err error) { halted = err }}
+	r.tookOver(s)
+	if r.before.OK != 2 || r.before.Error != 3 {
+		t.Fatalf("taken over: %+v", r.before)
+	}
+	r.live.Errors = map[row.Code]int64{}
+	r.countResult(&row.Result{Status: row.OK})
+	if halted != nil { // 3 of 6
+		t.Errorf("halted at the limit: %v", halted)
+	}
+	r.countResult(&row.Result{Status: row.Failed, Err: row.Errorf(row.Internal, "x")})
+	if KindOf(halted) != TooManyErrors {
+		t.Errorf("not halted beyond the limit: %v", halted)
+	}
+}

@@ -60,13 +60,16 @@ func readSeal(ctx context.Context, store *objstore.Store, l layout, plan *Plan, 
 	return s, nil
 }
 
+// errNotAsSealed says that a part is not what its seal says.
+var errNotAsSealed = errors.New("a part was changed")
+
 // fits compares what a listing says of a part with its seal, which is nil where there is none.
 func (s *Seal) fits(l layout, n int, info objstore.Info) error {
 	if s == nil {
 		return Errorf(BadInput, l.removal(n), "%s has no seal: it was not written by this job", info.URL)
 	}
 	if info.Size != s.Size {
-		return Errorf(BadInput, l.removal(n), "%s was changed: it has %d bytes, and %d were sealed", info.URL, info.Size, s.Size)
+		return Errorf(BadInput, l.removal(n), "%w: %s has %d bytes, and %d were sealed", errNotAsSealed, info.URL, info.Size, s.Size)
 	}
 	return nil
 }

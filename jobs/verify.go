@@ -225,14 +225,15 @@ func (v *verifier) prepare(ctx context.Context, head *findings) (parts map[strin
 	} else if err != nil {
 		return nil, false, err
 	}
+	sealed, why, err := v.factsOf(ctx, parts)
+	if err != nil {
+		return nil, false, err
+	}
 	if mark != nil {
 		v.fromMarker(mark, head)
+		v.compareSeals(sealed, why, head)
 	} else {
-		facts, why, err := v.factsOf(ctx, parts)
-		if err != nil {
-			return nil, false, err
-		}
-		for n, f := range facts {
+		for n, f := range sealed {
 			v.want[n] = f
 		}
 		v.why = why
@@ -270,6 +271,24 @@ func (v *verifier) fromMarker(mark *success, head *findings) {
 	for _, f := range mark.Parts {
 		if byName[f.Part] != nil {
 			head.addf(MarkerMismatch, v.layout.success(), "it names %s, which the plan does not have", f.Part)
+		}
+	}
+}
+
+// compareSeals holds the marker to the seals: both say what the parts are. A part that does not fit its seal is looked at
+// later, against the marker.
+func (v *verifier) compareSeals(sealed map[int]*Facts, why map[int]error, head *findings) {
+	for n, want := range v.want {
+		if want == nil {
+			continue
+		}
+		url := v.layout.seal(n)
+		f := sealed[n]
+		switch {
+		case f != nil && (f.ObjectSHA256 != want.ObjectSHA256 || f.ResultDigest != want.ResultDigest || f.Rows != want.Rows || f.Tokens != want.Tokens):
+			head.addf(MarkerMismatch, url, "the seal and _SUCCESS do not say the same about %s", v.partName(n))
+		case why[n] != nil && !errors.Is(why[n], errNotAsSealed):
+			head.addf(MarkerMismatch, url, "%s", firstLine(why[n].Error()))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/batchmill/batchmill/internal/objstore"
+	"github.com/batchmill/batchmill/readers"
 )
 
 // damagedRows makes n rows of which every seventh has no text, and so becomes an error row.
@@ -396,4 +397,53 @@ func TestVerifyOneObjectWithFewColumns(t *testing.T) {
 	}
 	edit(t, dir+"/one.jsonl", func(l []string) []string { return slices.Delete(l, 3, 4) })
 	wantFinding(t, verify(t, dir+"/one.jsonl"), OtherCounts, "one.jsonl", -1)
+}
+
+func TestVerifyComparesSealsWithTheMarker(t *testing.T) {
+	dir := finished(t, "jsonl", nil)
+	seals, err := filepath.Glob(dir + "/out/_run/seal/*")
+	if err != nil || len(seals) < 3 {
+		t.Fatalf("seals: %v (%v)", seals, err)
+	}
+	edit(t, seals[0], func(l []string) []string {
+		for i := range l {
+			l[i] = strings.Replace(l[i], `"result_digest": "`, `"result_digest": "0`, 1)
+		}
+		return l
+	})
+	v := verify(t, dir+"/out")
+	wantFinding(t, v, MarkerMismatch, filepath.Base(seals[0]), -1)
+	if len(v.Findings) != 1 || v.Parts.Proved != v.Parts.Planned {
+		t.Errorf("findings %+v, parts %+v", v.Findings, v.Parts)
+	}
+	if err := os.Remove(seals[1]); err != nil {
+		t.Fatal(err)
+	}
+	if v = verify(t, dir+"/out"); len(v.Findings) != 2 {
+		t.Errorf("findings %+v, want two", v.Findings)
+	}
+}
+
+// TestLedgerIsSmall: ten million rows of a part are some megabytes, whatever they hold.
+func TestLedgerIsSmall(t *testing.T) {
+	const rows = 10_000_000
+	p := &Plan{Inputs: []Input{{URL: "mem://in/a.jsonl"}}, Shards: []Segments{{{Cut: readers.Cut{Rows: rows}}}}, Decides: Decides{Samples: 1}}
+	l := newLedger(p, 0)
+	if size := 8 * (len(l.units) + len(l.failed)); size > 4<<20 {
+		t.Errorf("%d rows take %d bytes", rows, size)
+	}
+	x := newPlanIndex(p)
+	for i := range int64(rows) {
+		if i == 77 || i >= 5000 && i < 6000 {
+			continue
+		}
+		shard, at, ok := x.find("mem://in/a.jsonl", i)
+		if !ok || shard != 0 || l.mark(at, 0, false) != metFirst {
+			t.Fatalf("row %d is not found, or was met before", i)
+		}
+	}
+	gaps, total := l.gaps(10, false)
+	if total != 1001 || len(gaps) != 2 || gaps[0].first != 77 || gaps[1].first != 5000 || gaps[1].rows != 1000 {
+		t.Errorf("%d rows are missing: %+v", total, gaps)
+	}
 }

@@ -115,6 +115,15 @@ func TestS3(t *testing.T) {
 		t.Error("no _SUCCESS on S3")
 	}
 	python(t, "same_results.py", dir+"/disk", dir+"/s3")
+	for _, args := range [][]string{{"verify", "--json", srv.URL("out/")}, {"status", "--json", srv.URL("out/")}, {"finalize", "--json", srv.URL("out/")}} {
+		if got := batchmill(t, srv.Env(), args...); got.code != 0 || !strings.Contains(got.stdout, `"ok":24`) {
+			t.Errorf("%s: exit %d\n%s%s", args[0], got.code, got.stdout, got.stderr)
+		}
+	}
+	retried := batchmill(t, srv.Env(), "retry", "--json", "--output", srv.URL("retried/"), srv.URL("out/"))
+	if retried.code != 0 || !strings.Contains(retried.stdout, `"ok":24`) {
+		t.Errorf("retry: exit %d\n%s%s", retried.code, retried.stdout, retried.stderr)
+	}
 	// And again: the part is there, so nothing is run.
 	if again := job(t, 0, srv.Env(), append([]string{"--input", srv.URL("in/*.parquet"), "--output", srv.URL("out/")}, common...)...); again.Rows != remote.Rows {
 		t.Errorf("the same command again: %+v, want %+v", again.Rows, remote.Rows)
