@@ -78,13 +78,9 @@ type runState struct {
 	planTag string // ETag of the stored plan
 	leftOut int    // files that match the inputs, but came after the plan
 
-<<<<<<< HEAD
 	signalled time.Time // when a signal asked for the end
 
-	before   RowCounts   // ok and error rows of parts that were there when the work began
-=======
 	before   RowCounts   // rows of parts that were there when the work began, and journalled ones
->>>>>>> 75684e5 (wip)
 	halt     func(error) // stops the work; nil once it did
 	stepping atomic.Pointer[infer.Engine]
 	stalled  chan error
