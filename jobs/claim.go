@@ -74,7 +74,11 @@ func (r *runState) clear(ctx context.Context) error {
 
 // planned tells whether a plan is stored.
 func (r *runState) planned(ctx context.Context) (bool, error) {
-	_, err := r.job.store.Stat(ctx, r.job.layout.plan())
+	return hasPlan(ctx, r.job.store, r.job.layout)
+}
+
+func hasPlan(ctx context.Context, store *objstore.Store, l layout) (bool, error) {
+	_, err := store.Stat(ctx, l.plan())
 	if errors.Is(err, objstore.ErrNotExist) {
 		return false, nil
 	}
@@ -275,10 +279,8 @@ func isPart(l layout, url string) bool {
 
 // refuseStray ends a run whose output holds parts but no plan: they cannot be trusted, and ours would mix with them.
 func refuseStray(ctx context.Context, store *objstore.Store, l layout) error {
-	if _, err := store.Stat(ctx, l.plan()); err == nil {
-		return nil
-	} else if !errors.Is(err, objstore.ErrNotExist) {
-		return classify(err)
+	if there, err := hasPlan(ctx, store, l); there || err != nil {
+		return err
 	}
 	parts, err := existingParts(ctx, store, l)
 	if err != nil {
@@ -294,6 +296,9 @@ func refuseStray(ctx context.Context, store *objstore.Store, l layout) error {
 		}
 	}
 	for url := range parts {
+		if there, err := hasPlan(ctx, store, l); there || err != nil { // a process beside this one has begun meanwhile
+			return err
+		}
 		return Errorf(BadInput, "choose another --output, or remove what is there with --overwrite", "the output holds %s, but no plan that tells where it comes from", url)
 	}
 	return nil

@@ -37,6 +37,8 @@ type Options struct {
 	TmpDir string
 	// Known are the name endings that a prefix pattern ("folder/") selects; nil is KnownExtensions.
 	Known []string
+	// Around, if set, is called in place of every single request; for tests.
+	Around Around
 }
 
 // KnownExtensions are the name endings of files that a prefix pattern selects, each also with a compression ending.
@@ -154,6 +156,9 @@ func (s *Store) at(ctx context.Context, url string) (backend, Location, error) {
 	b, err := openBackend(ctx, loc, s.o)
 	if err != nil {
 		return nil, loc, wrap("open", url, err)
+	}
+	if s.o.Around != nil {
+		b = &aroundBackend{b, Location{Scheme: loc.Scheme, Bucket: loc.Bucket}, s.o.Around}
 	}
 	s.backends[id] = b
 	return b, loc, nil

@@ -35,6 +35,9 @@ func TestConformance(t *testing.T) {
 		conformance(t, New(Options{TmpDir: filepath.Join(dir, "_run", "tmp")}), base)
 	})
 	t.Run("mem", func(t *testing.T) { conformance(t, New(Options{}), "mem://bkt") })
+	t.Run("mem with a function around requests", func(t *testing.T) {
+		conformance(t, New(Options{Around: func(_ context.Context, r Request) error { return r.Do() }}), "mem://bkt")
+	})
 	for _, env := range []string{"BATCHMILL_TEST_S3", "BATCHMILL_TEST_GCS", "BATCHMILL_TEST_AZURE"} {
 		t.Run(env, func(t *testing.T) {
 			url := os.Getenv(env)
