@@ -112,7 +112,7 @@ func subScalesSignedAVX512(supers, groups int, dst, sub, scale unsafe.Pointer)
 func subMinsAVX512(supers, groups int, dst, sub, scale unsafe.Pointer)
 
 //go:noescape
-func codeSumsAVX512(groups, quads int, dst, src unsafe.Pointer)
+func codeSumsAVX512(groups, quads int, dst, src unsafe.Pointer, start int32)
 
 //go:noescape
 func gemm8AVX512(args *qArgs)

@@ -43,8 +43,8 @@ type qKernels struct {
 	expandCodes4, expandCodes5, expandCodes6 func(blocks int, dst, low, high unsafe.Pointer, bias int8)
 	halves, brains                           func(vectors int, dst, src unsafe.Pointer) // float16, bfloat16
 	subScales, subScalesSigned, subMins      func(supers, groups int, dst, sub, scale unsafe.Pointer)
-	codeSums                                 func(groups, quads int, dst, src unsafe.Pointer) // nil: sums start at 0
-	widen                                    func(quads int, dst, src unsafe.Pointer)         // nil: codes stay bytes
+	codeSums                                 func(groups, quads int, dst, src unsafe.Pointer, start int32) // nil: sums start at 0
+	widen                                    func(quads int, dst, src unsafe.Pointer)                      // nil: codes stay bytes
 
 	quant8, quant16 func(args *quantArgs)
 

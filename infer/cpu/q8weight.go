@@ -207,6 +207,10 @@ func (s *qPanelScratch) grow(l *qLayout, k *qKernels) {
 	}
 }
 
+// sumStart is where integer sums start that are to be read as float32: the bits of 1.5*2^23. What is added to them counts in units of the
+// last place.
+const sumStart = 0x4b400000
+
 // expand readies stored panel p. wide says that activations have 16 bits.
 func (q *qPanel) expand(k *qKernels, l *qLayout, stored unsafe.Pointer, wide bool) {
 	s := &q.scratch
@@ -248,7 +252,11 @@ func (q *qPanel) expand(k *qKernels, l *qLayout, stored unsafe.Pointer, wide boo
 		}
 	}
 	if k.codeSums != nil {
-		k.codeSums(l.blocks*l.groups(), qBlock/4/l.groups(), ptr(s.sums, 0), q.codes)
+		start := int32(sumStart)
+		if wide { // sums of 16-bit activations may have more than 22 bits
+			start = 0
+		}
+		k.codeSums(l.blocks*l.groups(), qBlock/4/l.groups(), ptr(s.sums, 0), q.codes, start)
 	}
 	if k.widen != nil && !nibbles {
 		k.widen(l.blocks*qBlock/4, ptr(s.words, 0), q.codes)

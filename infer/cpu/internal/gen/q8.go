@@ -343,18 +343,19 @@ func (g *gen) subScales(name, widen string, negate bool) {
 
 // codeSums writes
 //
-//	func codeSums(groups, quads int, dst, src unsafe.Pointer)
+//	func codeSums(groups, quads int, dst, src unsafe.Pointer, start int32)
 //
-// int32 dst, [groups][32]: -128 times the sum of each output's codes over quads of 4 k of src, [groups][quads][32][4] signed bytes.
-// It is where the sums start whose activations are unsigned, that is 128 too large.
+// int32 dst, [groups][32]: start minus 128 times the sum of each output's codes over quads of 4 k of src, [groups][quads][32][4] signed
+// bytes. It is where the sums start whose activations are unsigned, that is 128 too large.
 func (g *gen) codeSums() {
-	g.text("codeSums", 32)
+	g.text("codeSums", 36)
 	g.op("MOVQ groups+0(FP), AX")
 	g.op("MOVQ quads+8(FP), BX")
 	g.op("MOVQ dst+16(FP), DI")
 	g.op("MOVQ src+24(FP), SI")
 	g.op("VMOVDQU32 sign8<>(SB), Z2")
-	g.op("VPXORD Z3, Z3, Z3")
+	g.op("MOVL start+32(FP), DX")
+	g.op("VPBROADCASTD DX, Z3")
 	loop, quad := g.unique("loop"), g.unique("quad")
 	g.label(loop)
 	g.op("VPXORD Z0, Z0, Z0")

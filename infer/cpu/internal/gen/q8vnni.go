@@ -14,7 +14,8 @@ var vnniBodies = []int{14, 7, 4, 2, 1}
 //	func gemm8(args *qArgs)
 //
 // as gemmAMX, but for activations [strip][blocks][planes][8][14][4] of unsigned bytes: the value plus 128, or of 16-bit ones the
-// upper byte plus 128 and then the lower byte. Sums start at qArgs.sums, which takes the 128 away.
+// upper byte plus 128 and then the lower byte. Sums start at qArgs.sums, which takes the 128 away. Those of 8-bit activations start
+// at the bits of 1.5*2^23 besides, which spares converting them; see amxScale.
 //
 // A half of the panel's outputs at a time: Z0..Z13 hold integer sums, Z14..Z27 float32, Z28 codes.
 func (g *gen) gemmVNNI(f qForm) {
@@ -102,9 +103,16 @@ func (g *gen) vnniBody(f qForm, rows int, next string) {
 			}
 		}
 		g.op("VMOVUPS %d(R8), Z28", 128*group)
+		if !f.wide {
+			g.op("VMULPS.BCST minusMagic<>(SB), Z28, Z29")
+		}
 		for r := range rows {
-			g.op("VCVTDQ2PS %s, %s", sum(r), sum(r))
-			g.op("VMULPS Z28, %s, %s", sum(r), sum(r))
+			if f.wide {
+				g.op("VCVTDQ2PS %s, %s", sum(r), sum(r))
+				g.op("VMULPS Z28, %s, %s", sum(r), sum(r))
+			} else {
+				g.op("VFMADD213PS Z29, Z28, %s", sum(r))
+			}
 			g.op("VFMADD231PS.BCST %d(R10), %s, %s", 4*r, sum(r), acc(r))
 		}
 	}
