@@ -150,8 +150,8 @@ func (r *runState) adopt(ctx context.Context) error {
 		return err
 	}
 	if date := j.spec.TemplateDate; !date.IsZero() && !date.Equal(stored.TemplateDate) {
-		return Errorf(BadInput, "leave --template-date out to go on, or write to another --output",
-			"the output belongs to a job with another template_date: it has %s, now %s", stored.TemplateDate.Format(time.RFC3339), date.Format(time.RFC3339))
+		return Errorf(BadInput, "leave --template-date out to go on, or write to another --output", "%w",
+			differs("template_date", stored.TemplateDate.Format(time.RFC3339), date.Format(time.RFC3339)))
 	}
 	if fresh := newInputs(stored, j.plan); len(fresh) > 0 {
 		for _, url := range fresh {

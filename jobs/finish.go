@@ -78,6 +78,7 @@ func (r *runState) summary(err error) *Summary {
 		total.merge(f)
 	}
 	sum.Rows, sum.Tokens = total.Rows, total.Tokens
+	sum.Worked = err == nil || !r.began.IsZero()
 	if err != nil && len(r.facts) < r.mine() {
 		planned := j.plan.rows(j.spec.Shard) * int64(j.spec.Samples)
 		sum.Rows.NotStarted = max(0, planned-sum.Rows.Total)
@@ -103,7 +104,8 @@ func (r *runState) summary(err error) *Summary {
 			Decode:  ratio(float64(s.SampledTokens), busy),
 			Rows:    ratio(float64(r.live.Rows.Total), busy),
 		}
-		sum.Batch.Steps = s.Steps
+		sum.Batch.Steps, sum.Batch.Preemptions, sum.Batch.Recomputed = s.Steps, s.Preemptions, s.RecomputedTokens
+		sum.Speculated = SpeculationSummary{Drafted: s.DraftedTokens, Accepted: s.AcceptedTokens}
 		if s.Steps > 0 {
 			sum.Batch.Fill, sum.Batch.Waste = &s.Fill, &s.Waste
 		}

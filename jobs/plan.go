@@ -108,8 +108,7 @@ func (p *Plan) compare(now *Plan) error {
 	for _, f := range then {
 		for _, g := range wish {
 			if f.name == g.name && !bytes.Equal(f.value, g.value) {
-				return Errorf(BadInput, "give the same value again, write to another --output, or start anew with --overwrite",
-					"the output belongs to a job with another %s: it has %s, now %s", f.name, shorten(f.value), shorten(g.value))
+				return Errorf(BadInput, "give the same value again, write to another --output, or start anew with --overwrite", "%w", differs(f.name, shorten(f.value), shorten(g.value)))
 			}
 		}
 	}
@@ -126,6 +125,11 @@ func (p *Plan) compare(now *Plan) error {
 		}
 	}
 	return nil
+}
+
+// differs says in which field a job differs from the one that the output belongs to.
+func differs(name, stored, asked string) error {
+	return fmt.Errorf("the output belongs to another job: %q is %s in its plan, and %s is asked for", name, stored, asked)
 }
 
 type field struct {

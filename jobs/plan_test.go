@@ -18,7 +18,7 @@ func TestComparePlansNamesWhatDiffers(t *testing.T) {
 		{"nothing", func(*Plan) {}, ""},
 		{"a new input", func(p *Plan) { p.Inputs = append(p.Inputs, Input{URL: "file:///b"}) }, ""},
 		{"model", func(p *Plan) { p.Decides.ModelDigest = "n" }, "model_digest"},
-		{"prompt", func(p *Plan) { p.Decides.Prompt = "q" }, "prompt: it has \"p\", now \"q\""},
+		{"prompt", func(p *Plan) { p.Decides.Prompt = "q" }, `"prompt" is "p" in its plan, and "q" is asked for`},
 		{"temperature", func(p *Plan) { p.Decides.Params.Temperature = 0.5 }, "params.temperature"},
 		{"stop strings", func(p *Plan) { p.Decides.Params.Stop = []string{"x"} }, "params.stop"},
 		{"columns", func(p *Plan) { p.Decides.Columns = []string{} }, "columns"},

@@ -34,7 +34,7 @@ func (p *Plan) compareParents(now *Plan) error {
 	case now.Parent == nil || p.Parent.PlanDigest != now.Parent.PlanDigest:
 		return Errorf(BadInput, "write to another --output, or start anew with --overwrite", "the output belongs to a retry of %s", p.Parent.Output)
 	}
-	return Errorf(BadInput, "give it as before, write to another --output, or start anew with --overwrite", "the output belongs to a retry with another all_errors: it has %v, now %v", p.Parent.AllErrors, now.Parent.AllErrors)
+	return Errorf(BadInput, "give it as before, write to another --output, or start anew with --overwrite", "%w", differs("all_errors", fmt.Sprint(p.Parent.AllErrors), fmt.Sprint(now.Parent.AllErrors)))
 }
 
 // PrepareRetry prepares a job that repeats those units of a complete one that failed for now, or with allErrors all that

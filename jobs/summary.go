@@ -17,6 +17,7 @@ type Summary struct {
 	Time       TimeSummary        `json:"time"`
 	Throughput Throughput         `json:"throughput"`
 	Sharing    SharingSummary     `json:"sharing"`
+	Speculated SpeculationSummary `json:"speculation"`
 	Batch      BatchSummary       `json:"batch"`
 	KV         KVSummary          `json:"kv"`
 	Memory     MemorySummary      `json:"memory"`
@@ -24,6 +25,8 @@ type Summary struct {
 	Inputs     InputSummary       `json:"inputs"`
 	Output     OutputSummary      `json:"output"`
 	Message    string             `json:"message"`
+
+	Worked bool `json:"-"` // the attempt came as far as working on rows, or found that all was done
 }
 
 // TimeSummary gives seconds.
@@ -51,12 +54,21 @@ type SharingSummary struct {
 
 // BatchSummary: Fill is the mean share of the token budget that steps used; Waste the share of computed tokens that were
 // computed again, after a preemption or a failed step (nothing is padded on the CPU); Buckets describes the prompts that
-// went into the window by the upper length of their bucket, a power of two.
+// went into the window by the upper length of their bucket, a power of two. Preemptions are rows that gave up their pages to
+// others and were computed again; Recomputed are the tokens of that and of failed steps.
 type BatchSummary struct {
-	Steps   int64                 `json:"steps"`
-	Fill    *float64              `json:"fill"`
-	Waste   *float64              `json:"waste"`
-	Buckets map[int]BucketSummary `json:"buckets"`
+	Steps       int64                 `json:"steps"`
+	Fill        *float64              `json:"fill"`
+	Waste       *float64              `json:"waste"`
+	Preemptions int64                 `json:"preemptions"`
+	Recomputed  int64                 `json:"recomputed_tokens"`
+	Buckets     map[int]BucketSummary `json:"buckets"`
+}
+
+// SpeculationSummary counts tokens that were computed ahead of their choice, and those of them that were then chosen.
+type SpeculationSummary struct {
+	Drafted  int64 `json:"drafted"`
+	Accepted int64 `json:"accepted"`
 }
 
 // BucketSummary counts the prompts of a range of lengths. Fill is their mean length over the bucket's upper one, and

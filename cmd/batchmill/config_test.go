@@ -88,16 +88,23 @@ func TestSharingIsSwitchedByFlagEnvironmentAndFile(t *testing.T) {
 func TestTheSummaryTellsWhatWasShared(t *testing.T) {
 	share := 0.25
 	var b bytes.Buffer
-	printSummary(&b, &jobs.Summary{Sharing: jobs.SharingSummary{PromptShare: &share, Copies: 3, CopiedPrompt: 40, CopiedCompletion: 9}})
-	for _, want := range []string{"25.0% of the prompt tokens", "3 rows are copies", "40 prompt and 9 completion tokens"} {
+	printSummary(&b, &jobs.Summary{
+		Worked: true, Sharing: jobs.SharingSummary{PromptShare: &share, Copies: 3, CopiedPrompt: 40, CopiedCompletion: 9},
+		Speculated: jobs.SpeculationSummary{Drafted: 20, Accepted: 15}, Batch: jobs.BatchSummary{Preemptions: 2, Recomputed: 31},
+	})
+	for _, want := range []string{"25.0% of the prompt tokens of the rows that ran", "15 of 20 tokens drafted", "2 preemptions", "31 tokens computed again", "3 rows are copies", "40 prompt and 9 completion tokens"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in %q", want, b.String())
 		}
 	}
 	share = 0
 	b.Reset()
-	if printSummary(&b, &jobs.Summary{Sharing: jobs.SharingSummary{PromptShare: &share}}); strings.Contains(b.String(), "shared") || strings.Contains(b.String(), "copies") {
-		t.Errorf("nothing was shared, but %q", b.String())
+	if printSummary(&b, &jobs.Summary{Worked: true, Sharing: jobs.SharingSummary{PromptShare: &share}}); strings.Contains(b.String(), "shared") || strings.Contains(b.String(), "copies") || strings.Count(b.String(), "\n") != 2 {
+		t.Errorf("nothing was shared, drafted or computed again, but %q", b.String())
+	}
+	b.Reset()
+	if printSummary(&b, &jobs.Summary{Rows: jobs.RowCounts{Total: 612, NotStarted: 612}}); b.Len() > 0 {
+		t.Errorf("of a run that never started it says %q", b.String())
 	}
 }
 

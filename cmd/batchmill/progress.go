@@ -189,8 +189,12 @@ func (p *progress) stop() {
 	p.mode = "none"
 }
 
-// printSummary tells a person what came of a run.
+// printSummary tells a person what came of a run. Of one that was refused or could not start it says nothing: rows that were
+// not started look like an output that is empty, and the error says what is wrong.
 func printSummary(w io.Writer, s *jobs.Summary) {
+	if !s.Worked {
+		return
+	}
 	fmt.Fprintf(w, "%d rows: %d ok, %d errors, %d not started; %d prompt and %d completion tokens\n",
 		s.Rows.Total, s.Rows.OK, s.Rows.Error, s.Rows.NotStarted, s.Tokens.Prompt, s.Tokens.Completion)
 	if s.Time.Engine > 0 {
@@ -198,11 +202,24 @@ func printSummary(w io.Writer, s *jobs.Summary) {
 			s.Time.Wall, s.Time.Engine, rate(s.Throughput.Prefill), rate(s.Throughput.Decode))
 	}
 	if share := s.Sharing.PromptShare; share != nil && *share > 0 {
-		fmt.Fprintf(w, "%.1f%% of the prompt tokens came from shared prefixes\n", 100**share)
+		fmt.Fprintf(w, "%.1f%% of the prompt tokens of the rows that ran (copies do not) came from shared prefixes\n", 100**share)
 	}
 	if n := s.Sharing.Copies; n > 0 {
 		fmt.Fprintf(w, "%d rows are copies of equal ones, which spared %d prompt and %d completion tokens\n",
 			n, s.Sharing.CopiedPrompt, s.Sharing.CopiedCompletion)
+	}
+	var engine []string
+	if d := s.Speculated; d.Drafted > 0 {
+		engine = append(engine, fmt.Sprintf("%d of %d tokens drafted by speculation were right", d.Accepted, d.Drafted))
+	}
+	if n := s.Batch.Preemptions; n > 0 {
+		engine = append(engine, fmt.Sprintf("%d preemptions for want of KV pages", n))
+	}
+	if n := s.Batch.Recomputed; n > 0 {
+		engine = append(engine, fmt.Sprintf("%d tokens computed again", n))
+	}
+	if len(engine) > 0 {
+		fmt.Fprintln(w, strings.Join(engine, "; "))
 	}
 	fmt.Fprintf(w, "output: %s\n", s.Output.URL)
 }
