@@ -57,6 +57,7 @@ type Error struct {
 	Kind Kind
 	Err  error
 	Hint string
+	Exit int // exit code, where it is not the kind's; 0 = the kind's
 }
 
 func (e *Error) Error() string {
@@ -84,4 +85,13 @@ func KindOf(err error) Kind {
 		return Interrupted
 	}
 	return Internal
+}
+
+// ExitCode is the exit code of any error that a command ends with.
+func ExitCode(err error) int {
+	var e *Error
+	if errors.As(err, &e) && e.Exit != 0 {
+		return e.Exit
+	}
+	return KindOf(err).ExitCode()
 }

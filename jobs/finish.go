@@ -112,11 +112,11 @@ func (r *runState) summary(err error) *Summary {
 		sum.KV = KVSummary{Pages: int64(s.KVPages), PeakBytes: s.KVPeakBytes()}
 	}
 	if v := r.verdict(err); v != nil {
-		sum.ExitCode, sum.Message, sum.Status = KindOf(v).ExitCode(), firstLine(v.Error()), "error"
+		sum.ExitCode, sum.Message, sum.Status = ExitCode(v), firstLine(v.Error()), "error"
 		switch KindOf(v) {
 		case Interrupted:
 			sum.Status = "interrupted"
-		case RowErrors:
+		case RowErrors, NothingToDo:
 			sum.Status = "ok"
 		}
 	}

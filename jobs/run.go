@@ -99,6 +99,11 @@ func (r *runState) run(ctx context.Context) error {
 			return err
 		}
 	}
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	todo, sealed, err := r.claim(ctx)
 	if err != nil {
 		return err
@@ -142,7 +147,15 @@ func (r *runState) complete(ctx, signal context.Context, todo []int, sealed []*S
 	if err := errors.Join(r.broken...); err != nil {
 		return err
 	}
-	return r.finish(ctx)
+	if err := r.finish(ctx); err != nil {
+		return err
+	}
+	if len(todo)+len(sealed) == 0 && r.job.spec.SkipExit != 0 {
+		e := Errorf(NothingToDo, "", "nothing to do: all parts are there")
+		e.Exit = r.job.spec.SkipExit
+		return e
+	}
+	return nil
 }
 
 func errInterrupted() error {

@@ -66,7 +66,9 @@ type Spec struct {
 	OpenShards   int
 	MaxLineBytes int64
 
-	Grace time.Duration // from a signal until the work is given up; what the engine has begun by then is done
+	Lock     bool          // tell a second local run of the same shards that this one is at work
+	SkipExit int           // exit code where there is nothing to do, or such a run is at work; 0 = 0 and 75
+	Grace    time.Duration // from a signal until the work is given up; what the engine has begun by then is done
 
 	JournalUnits int           // results in a chunk of the journal, and
 	JournalEvery time.Duration // the time after which a smaller one is stored; 0 = the defaults

@@ -36,6 +36,7 @@ var yamlKeys = map[string]string{
 	"report.strict_exit": "strict-exit", "report.progress": "progress", "report.json": "json",
 	"report.heartbeat": "heartbeat", "limits.max_error_rate": "max-error-rate", "limits.min_rows": "min-rows", "limits.row_timeout": "row-timeout",
 	"limits.stall_timeout": "stall-timeout", "limits.grace": "grace",
+	"report.skip_exit": "skip-exit", "output.no_lock": "no-lock",
 }
 
 // maxConfig bounds a job file: it is written by hand.

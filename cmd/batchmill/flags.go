@@ -139,6 +139,8 @@ func jobFlags() []cli.Flag {
 		span("stall-timeout", "a step of the engine that takes longer is given up: stacks on stderr, exit code 70; 0 = never", jobs.DefaultStallTimeout),
 		text("progress", "auto, bar, plain or none", "auto"),
 		span("grace", "time from SIGTERM, SIGINT or SIGHUP until the work is given up; what the engine has begun by then is done. 4s under Airflow", jobs.DefaultGrace),
+		whole("skip-exit", "exit code where there is nothing to do, or another local run does it; 0 = 0 and 75", 0),
+		toggle("no-lock", "take no lock in a local output, which tells a second run of the same shards who is at work"),
 		span("heartbeat", "time between two signs of life in the output, for batchmill status; 0 = none", jobs.DefaultHeartbeat),
 	)...)
 	return all
@@ -190,6 +192,10 @@ func machineOf(c *cli.Context, s *jobs.Spec) error {
 	s.NoDedup, s.NoPrefixSharing, s.NoSpeculation = c.Bool("no-dedup"), c.Bool("no-prefix-sharing"), c.Bool("no-speculation")
 	s.StrictExit, s.MinRows = c.Bool("strict-exit"), c.Int64("min-rows")
 	s.RowTimeout, s.StallTimeout, s.Heartbeat = c.Duration("row-timeout"), c.Duration("stall-timeout"), c.Duration("heartbeat")
+	s.Lock, s.SkipExit = !c.Bool("no-lock"), integer(c, "skip-exit")
+	if s.SkipExit < 0 || s.SkipExit > 255 {
+		return jobs.Errorf(jobs.Usage, "", "--skip-exit must be an exit code, from 1 to 255")
+	}
 	if s.Grace = graceOf(c); s.Grace < 0 {
 		return jobs.Errorf(jobs.Usage, "0 gives the work up at once", "--grace must not be negative")
 	}

@@ -88,7 +88,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if !errors.As(err, &shown) {
 		fmt.Fprintf(stderr, "batchmill: %s\n", err)
 	}
-	return jobs.KindOf(err).ExitCode()
+	return jobs.ExitCode(err)
 }
 
 // shownError marks an error that has been printed already.

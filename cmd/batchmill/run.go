@@ -76,7 +76,7 @@ func runJob(c *cli.Context, prepare func(jobs.Events) (*jobs.Job, *objstore.Stor
 
 // failedSummary is the summary of a run that never began.
 func failedSummary(err error) *jobs.Summary {
-	return &jobs.Summary{Status: "error", ExitCode: jobs.KindOf(err).ExitCode(), Message: err.Error()}
+	return &jobs.Summary{Status: "error", ExitCode: jobs.ExitCode(err), Message: err.Error()}
 }
 
 // prepared prepares a job; what Ctrl-C ends meanwhile is an interruption.

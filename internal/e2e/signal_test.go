@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -51,24 +50,53 @@ type journalled struct {
 	Journal struct{ Resumed, Units int64 }
 }
 
+// manyRows writes prompts for a run that takes seconds.
+func manyRows(t *testing.T, path string, rows int) string {
+	t.Helper()
+	var b bytes.Buffer
+	for i := range rows {
+		fmt.Fprintf(&b, `{"id": "%d", "prompt": "row %d of many"}`+"\n", i, i)
+	}
+	return write(t, path, b.Bytes())
+}
+
+// TestKilledAtAnyInstant: kill -9, again and again, then the same command: every row once, with the completions of an
+// unbroken run, and the journal is gone.
+func TestKilledAtAnyInstant(t *testing.T) {
+	const rows = 800
+	dir := t.TempDir()
+	in := manyRows(t, filepath.Join(dir, "rows.jsonl"), rows)
+	args := []string{"--model", filepath.Join(root, twoLayers), "--input", in, "--max-tokens", "24", "--max-seqs", "8", "--split-bytes", "20KB"}
+	whole, out := filepath.Join(dir, "whole")+"/", filepath.Join(dir, "out")+"/"
+	job(t, 0, nil, append(args, "--output", whole)...)
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 4 {
+		signalled(t, in, out, "1s", time.Duration(random.IntN(250))*time.Millisecond, syscall.SIGKILL)
+	}
+	if last := job(t, 0, nil, append(args, "--output", out)...); last.Rows.OK != rows {
+		t.Errorf("%+v", last.Rows)
+	}
+	_, want := lines(t, whole)
+	_, got := lines(t, out)
+	if len(got) != rows || len(want) != rows {
+		t.Fatalf("%d rows, %d without kills, want %d", len(got), len(want), rows)
+	}
+	for i := range got {
+		if got[i].ID != want[i].ID || *got[i].Completion != *want[i].Completion || got[i].Seed != want[i].Seed {
+			t.Fatalf("row %d is %+v, want %+v", i, got[i], want[i])
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(out, "_run", "journal", "*", "*")); len(left) > 0 {
+		t.Errorf("chunks are left: %v", left)
+	}
+}
+
 // TestSignals: at random instants, exit 75 within the grace and a second, rows that add up, and nothing that was journalled
 // is run again.
 func TestSignals(t *testing.T) {
 	const rows = 1500
 	dir := t.TempDir()
-	in := filepath.Join(dir, "rows.jsonl")
-	f, err := os.Create(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := bufio.NewWriter(f)
-	for i := range rows {
-		fmt.Fprintf(w, `{"id": %d, "prompt": "row %d of many"}`+"\n", i, i)
-	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
+	in := manyRows(t, filepath.Join(dir, "rows.jsonl"), rows)
 	out := filepath.Join(dir, "out") + "/"
 	random := rand.New(rand.NewPCG(1, 2))
 	kinds := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
