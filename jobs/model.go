@@ -42,6 +42,9 @@ type deviceOptions struct {
 
 // newDevice starts the device for a model; one that only describes or estimates needs a single thread.
 func newDevice(b *bundle.Bundle, o deviceOptions) (*cpu.Device, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	if o.isa == "auto" {
 		o.isa = ""
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/batchmill/batchmill/infer"
-	"github.com/batchmill/batchmill/infer/cpu"
 	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/ordered"
 	"github.com/batchmill/batchmill/writers"
@@ -141,11 +140,9 @@ func (s *Spec) validate() error {
 	case s.Output == "":
 		return Errorf(Usage, "name a folder or file with --output, for example --output out/", "no output given")
 	case s.Device == "cuda":
-		return Errorf(Unavailable, "use --device cpu", "this binary was built without CUDA")
+		return Errorf(Unavailable, "use --device cpu", "--device cuda: batchmill does not run on CUDA devices yet")
 	case s.Device != "auto" && s.Device != "cpu":
-		return Errorf(Usage, "use auto or cpu", "unknown device %q", s.Device)
-	case !slices.Contains(activationNames, s.Activations):
-		return Errorf(Usage, "use one of "+strings.Join(activationNames, ", "), "unknown activations %q", s.Activations)
+		return Errorf(Usage, "use auto or cpu", "unknown --device %q", s.Device)
 	case s.Samples < 1:
 		return Errorf(Usage, "", "--samples must be at least 1, not %d", s.Samples)
 	case s.Raw && (s.System != "" || s.ChatTemplate != ""):
@@ -155,7 +152,10 @@ func (s *Spec) validate() error {
 	case s.Limit < 0:
 		return Errorf(Usage, "", "--limit must not be negative")
 	case s.Samples > 1 && s.Params.Temperature == 0:
-		return Errorf(Usage, "give --temperature above 0", "%d samples of a greedy decode would all be equal", s.Samples)
+		return Errorf(Usage, "give --temperature above 0", "--samples %d: those of a greedy decode would all be equal", s.Samples)
+	}
+	if err := (&deviceOptions{s.Threads, s.ISA, s.Activations}).check(); err != nil {
+		return err
 	}
 	if err := s.validateOutput(); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *Spec) validate() error {
 		return err
 	}
 	if s.Format != "" && !slices.Contains(writers.Formats(), s.Format) {
-		return Errorf(Usage, "known: "+strings.Join(writers.Formats(), ", "), "unknown output format %q", s.Format)
+		return Errorf(Usage, "known: "+strings.Join(writers.Formats(), ", "), "unknown --format %q", s.Format)
 	}
 	return nil
 }
@@ -233,9 +233,6 @@ type Decides struct {
 	DeviceKind         string          `json:"device_kind"`
 	Activations        string          `json:"activations"`
 }
-
-// activationNames are the values of Spec.Activations; see cpu.Activations.
-var activationNames = []string{"auto", string(cpu.ActivationsF32), string(cpu.ActivationsInt16), string(cpu.ActivationsInt8)}
 
 // resultVersion rises whenever this tool would give another result for the same row and parameters.
 const resultVersion = 1

@@ -70,7 +70,8 @@ func applyConfig(c *cli.Context) error {
 	if len(docs) > 1 {
 		return jobs.Errorf(jobs.Config, "write one document", "--config %s holds %d documents", name, len(docs))
 	}
-	a := configApplier{c: c, file: name, given: map[string]bool{}}
+	a := configApplier{c: c, file: name, given: map[string]bool{}, places: map[string]string{}}
+	c.App.Metadata[placesKey] = a.places
 	for _, f := range c.Command.Flags {
 		a.given[f.Names()[0]] = c.IsSet(f.Names()[0])
 	}
@@ -81,6 +82,8 @@ type configApplier struct {
 	c     *cli.Context
 	file  string
 	given map[string]bool // flags that the command line or the environment set: they win
+
+	places map[string]string // where in the file the values of flags stand
 }
 
 func (a *configApplier) walk(prefix string, n ast.Node) error {
@@ -156,22 +159,28 @@ func (a *configApplier) set(key, flag string, v ast.Node) error {
 	if len(values) != 1 && !a.isList(flag) {
 		return a.fail(v, "", "%q takes one value, not %d", key, len(values))
 	}
+	a.places[flag] = a.place(v)
 	for _, s := range values {
 		if err := a.c.Set(flag, s); err != nil {
-			return a.fail(v, "", "%q: %v", key, err)
+			return a.fail(v, "", "%q: %q is not %s", key, s, wanted(a.flag(flag)))
 		}
 	}
 	return nil
 }
 
 func (a *configApplier) isList(flag string) bool {
+	_, is := a.flag(flag).(*cli.StringSliceFlag)
+	return is
+}
+
+// flag finds a flag of the command; nil if it has none of that name.
+func (a *configApplier) flag(name string) cli.Flag {
 	for _, f := range a.c.Command.Flags {
-		if f.Names()[0] == flag {
-			_, is := f.(*cli.StringSliceFlag)
-			return is
+		if f.Names()[0] == name {
+			return f
 		}
 	}
-	return false
+	return nil
 }
 
 // scalar is a value as it was written: numbers keep their text, so that 010 stays ten and 1.5 is no integer.
@@ -199,8 +208,12 @@ func decimal(s string) string {
 }
 
 func (a *configApplier) fail(n ast.Node, hint, format string, args ...any) error {
+	return jobs.Errorf(jobs.Config, hint, "%s: %s", a.place(n), fmt.Sprintf(format, args...))
+}
+
+func (a *configApplier) place(n ast.Node) string {
 	pos := n.GetToken().Position
-	return jobs.Errorf(jobs.Config, hint, "%s:%d:%d: %s", a.file, pos.Line, pos.Column, fmt.Sprintf(format, args...))
+	return fmt.Sprintf("%s:%d:%d", a.file, pos.Line, pos.Column)
 }
 
 // isSection tells whether a key is the first half of a known one.

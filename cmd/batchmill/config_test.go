@@ -122,16 +122,86 @@ func TestJobFileMistakesAreNamed(t *testing.T) {
 		"sampling: {temperature: 0.1":     "job.yaml",
 		"limits: {kv_memory: lots}":       "not a size",
 		"sampling: {stop: [\"\"]}":        "empty --stop",
-		"prompt: {template_date: spring}": "not a date",
+		"prompt: {template_date: spring}": "job.yaml:1:25: --template-date",
+		"sampling: {top_p: 2}":            "job.yaml:1:19: sampling: top_p",
+		"sampling:\n  max_tokens: 0":      "job.yaml:2:15: --max-tokens",
+		"prompt: {file: /nonexistent}":    "job.yaml:1:16: --prompt-file",
+		`engine: {no_dedup: "yes"}`:       `"engine.no_dedup": "yes" is not true or false`,
+		"limits: {row_timeout: soon}":     `"soon" is not a time`,
+		"sampling: {temperature: warm}":   `"warm" is not a number`,
+		"engine: {threads: -1}":           "job.yaml:1:19: --threads",
 	} {
 		_, err := specFrom(t, "--config", jobFile(t, text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want a message with %q", text, err, want)
 			continue
 		}
-		if k := jobs.KindOf(err); k != jobs.Config && k != jobs.Usage {
-			t.Errorf("%q: kind %d", text, k)
+		want := jobs.Config
+		if strings.Contains(text, "nonexistent") {
+			want = jobs.NoInput
 		}
+		if k := jobs.KindOf(err); k != want || !strings.Contains(err.Error(), "job.yaml") {
+			t.Errorf("%q: kind %d, %v", text, k, err)
+		}
+	}
+}
+
+// TestWhatAJobFileAsksForIsRefusedThere: also what only the job itself refuses is told with its line, as a fault of the file;
+// what a flag says over the file is a fault of the flag.
+func TestWhatAJobFileAsksForIsRefusedThere(t *testing.T) {
+	for text, want := range map[string]string{
+		"engine:\n  activations: int4":               `job.yaml:2:16: unknown --activations "int4"`,
+		"engine:\n  isa: AVX2":                       `job.yaml:2:8: unknown --isa "AVX2"`,
+		"engine:\n  threads: 5000":                   `job.yaml:2:12: --threads must be`,
+		"engine: {device: tpu}":                      `job.yaml:1:18: unknown --device "tpu"`,
+		"output: {format: csv}":                      `job.yaml:1:18: unknown --format "csv"`,
+		"limits: {max_error_rate: 7}":                `job.yaml:1:26: --max-error-rate`,
+		"sampling: {n: 3}":                           `job.yaml:1:15: --samples 3`,
+		"prompt: {raw: true, system: you are terse}": "job.yaml:1:15: --raw",
+	} {
+		for _, command := range []string{"run", "plan"} {
+			var out, errs bytes.Buffer
+			args := []string{"batchmill", command, "--config", jobFile(t, text), "--model", "x", "--input", "y", "--output", "o/"}
+			if code := execute(context.Background(), args, strings.NewReader(""), &out, &errs); code != 78 || !strings.Contains(errs.String(), want) {
+				t.Errorf("%s, %q: exit %d, %q, want %q", command, text, code, errs.String(), want)
+			}
+		}
+	}
+	var out, errs bytes.Buffer
+	args := []string{"batchmill", "run", "--config", jobFile(t, "engine: {isa: avx2}"), "--isa", "AVX9", "--model", "x", "--input", "y", "--output", "o/"}
+	if code := execute(context.Background(), args, strings.NewReader(""), &out, &errs); code != 64 || strings.Contains(errs.String(), "job.yaml") {
+		t.Errorf("a flag over the file: exit %d, %q", code, errs.String())
+	}
+}
+
+// TestUnreadableValues: the message names the flag, the value, where it comes from and what is wanted, nothing of how Go reads.
+func TestUnreadableValues(t *testing.T) {
+	for name, c := range map[string]struct {
+		args       []string
+		env, value string
+		want       string
+	}{
+		"bool":             {[]string{"--no-dedup=banana"}, "", "", `--no-dedup: "banana" is not true or false`},
+		"whole":            {[]string{"--top-k", "1.5"}, "", "", `--top-k: "1.5" is not a whole number`},
+		"quote":            {[]string{"--top-k", `1"5`}, "", "", `--top-k: "1\"5" is not a whole number`},
+		"number":           {[]string{"--temperature", "warm"}, "", "", `--temperature: "warm" is not a number`},
+		"time":             {[]string{"--row-timeout", "5"}, "", "", `--row-timeout: "5" is not a time`},
+		"alias":            {[]string{"--max-num-seqs", "x"}, "", "", `--max-num-seqs: "x" is not a whole number`},
+		"bool from env":    {nil, "BATCHMILL_NO_DEDUP", "banana", `--no-dedup: "banana" is not true or false (environment variable "BATCHMILL_NO_DEDUP")`},
+		"whole from env":   {nil, "BATCHMILL_TOP_K", "many", `--top-k: "many" is not a whole number (environment variable "BATCHMILL_TOP_K")`},
+		"number from env":  {nil, "BATCHMILL_TOP_P", "x", `--top-p: "x" is not a number (environment variable "BATCHMILL_TOP_P")`},
+		"time from an env": {nil, "BATCHMILL_ROW_TIMEOUT", "soon", `--row-timeout: "soon" is not a time`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv(c.env, c.value)
+			}
+			var out, errs bytes.Buffer
+			code := execute(context.Background(), append([]string{"batchmill", "run"}, c.args...), strings.NewReader(""), &out, &errs)
+			if code != 64 || !strings.Contains(errs.String(), c.want) || strings.Contains(errs.String(), "strconv") || strings.Contains(errs.String(), "parse error") {
+				t.Errorf("exit %d, %q, want %q", code, errs.String(), c.want)
+			}
+		})
 	}
 }
 

@@ -147,7 +147,8 @@ func jobFlags() []cli.Flag {
 }
 
 // specOf turns flags into a specification.
-func specOf(c *cli.Context) (jobs.Spec, error) {
+func specOf(c *cli.Context) (_ jobs.Spec, err error) {
+	defer func() { err = located(c, err) }()
 	if err := applyConfig(c); err != nil {
 		return jobs.Spec{}, err
 	}

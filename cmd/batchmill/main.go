@@ -138,7 +138,7 @@ func usageError(c *cli.Context, err error, _ bool) (out error) {
 	if strings.Contains(err.Error(), "not defined: -n") {
 		hint = "for several completions of a row use --samples"
 	}
-	return jobs.Errorf(jobs.Usage, hint, "%w", err)
+	return jobs.Errorf(jobs.Usage, hint, "%w", readable(c.Command.Flags, err))
 }
 
 // argsOf is the command line as it was given.

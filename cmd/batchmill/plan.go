@@ -35,12 +35,12 @@ func planCommand() *cli.Command {
 			defer store.Close()
 			job, err := prepared(c.Context, func() (*jobs.Job, error) { return jobs.Prepare(c.Context, spec, store, jobs.Events{}) })
 			if err != nil {
-				return err
+				return located(c, err)
 			}
 			defer job.Close()
 			e, err := job.Estimate(c.Context, c.Int64("sample"))
 			if err != nil {
-				return err
+				return located(c, err)
 			}
 			if c.Bool("json") {
 				return printJSON(c, e)

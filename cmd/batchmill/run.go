@@ -34,7 +34,7 @@ func runAction(c *cli.Context) error {
 		}
 		store := objstore.New(objstore.Options{TmpDir: jobs.TmpDir(spec.Output)})
 		job, err := prepared(c.Context, func() (*jobs.Job, error) { return jobs.Prepare(c.Context, spec, store, ev) })
-		return job, store, err
+		return job, store, located(c, err)
 	})
 }
 

@@ -37,7 +37,7 @@ func versionCommand() *cli.Command {
 			if c.Bool("json") {
 				return printJSON(c, v)
 			}
-			_, err := fmt.Fprintf(c.App.Writer, "batchmill %s %s (%s, %s/%s, %s kernels, built without CUDA)\n",
+			_, err := fmt.Fprintf(c.App.Writer, "batchmill %s %s (%s, %s/%s, %s kernels, CPU only: no CUDA yet)\n",
 				version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, kernels())
 			return err
 		},

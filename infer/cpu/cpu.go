@@ -31,8 +31,8 @@ const (
 	ActivationsInt8 Activations = "int8"
 )
 
-// maxThreads bounds Config.Threads: more than any machine has, and a sign of a mistake.
-const maxThreads = 1024
+// MaxThreads bounds Config.Threads: more than any machine has, and a sign of a mistake.
+const MaxThreads = 1024
 
 // Device is the CPU. It implements device.Device.
 type Device struct {
@@ -54,8 +54,8 @@ func New(c Config) (*Device, error) {
 	if c.Threads == 0 {
 		c.Threads = runtime.GOMAXPROCS(0)
 	}
-	if c.Threads < 1 || c.Threads > maxThreads {
-		return nil, fmt.Errorf("start %d threads: want 1 to %d", c.Threads, maxThreads)
+	if c.Threads < 1 || c.Threads > MaxThreads {
+		return nil, fmt.Errorf("start %d threads: want 1 to %d", c.Threads, MaxThreads)
 	}
 	switch c.Activations {
 	case "":
