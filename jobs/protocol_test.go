@@ -137,8 +137,9 @@ func storedRows(store *objstore.Store) ([]map[string]any, error) {
 	}
 	var done struct {
 		Parts []struct {
-			Part string
-			Rows RowCounts
+			Part   string
+			SHA256 string `json:"object_sha256"`
+			Rows   RowCounts
 		}
 	}
 	if err := json.Unmarshal(data, &done); err != nil {
@@ -167,6 +168,9 @@ func storedRows(store *objstore.Store) ([]map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if hashBytes(data) != p.SHA256 {
+			return nil, fmt.Errorf("%s is not what _SUCCESS says", p.Part)
+		}
 		if n := int64(bytes.Count(data, []byte("\n"))); n != p.Rows.Total {
 			return nil, fmt.Errorf("%s has %d rows, _SUCCESS says %d", p.Part, n, p.Rows.Total)
 		}
@@ -191,6 +195,7 @@ type world struct {
 	late    []*request     // answered, and not done yet
 	landed  map[string]int // successful writes of new objects, by URL
 	fates   map[string]int // counts
+	story   []string       // what happened, for a failure
 }
 
 // request is one request of an attempt.
@@ -256,21 +261,24 @@ func (f fate) String() string {
 	return [...]string{"done", "failed", "lost", "conflicting", "late", "killed before", "killed after"}[f]
 }
 
+// mixed spreads bytes: rapid is fond of the smallest and largest, but not all processes shall die young, nor the first one
+// always be first.
+func mixed(b byte) byte { return b * 167 }
+
 // fateOf a byte: most requests go well, and 0 does.
 func fateOf(b byte) fate {
-	b *= 167 // rapid is fond of the largest bytes, and not all processes shall die young
-	switch {
+	switch b = mixed(b); {
 	case b < 200:
 		return fateDone
-	case b < 212:
+	case b < 208:
 		return fateFailed
-	case b < 226:
+	case b < 218:
 		return fateLost
-	case b < 232:
+	case b < 230:
 		return fateConflict
-	case b < 244:
+	case b < 246:
 		return fateLate
-	case b < 250:
+	case b < 251:
 		return fateKilledBefore
 	}
 	return fateKilledAfter
@@ -283,6 +291,7 @@ func (w *world) settle(r *request, f fate) {
 		f = fateDone
 	}
 	w.fates[f.String()]++
+	w.story = append(w.story, fmt.Sprintf("%d %s %s: %s", r.by.number, r.Op, strings.TrimPrefix(r.URL, "mem://world/"), f))
 	switch f {
 	case fateFailed:
 		r.Drop()
@@ -334,7 +343,7 @@ func (w *world) take(b byte) (r *request, landsLate bool) {
 	slices.SortStableFunc(w.waiting, func(a, b *request) int {
 		return strings.Compare(fmt.Sprint(a.by.number, a.Op, a.URL), fmt.Sprint(b.by.number, b.Op, b.URL))
 	})
-	i := int(b) % n
+	i := int(mixed(b)) % n
 	if i < len(w.waiting) {
 		r = w.waiting[i]
 		w.waiting = slices.Delete(w.waiting, i, i+1)
@@ -347,11 +356,16 @@ func (w *world) take(b byte) (r *request, landsLate bool) {
 }
 
 // play runs one case inside a bubble of testing/synctest, where pauses between tries take no time.
-func (p plot) play(want rowsOf, seen *tallied) error {
+func (p plot) play(want rowsOf, seen *tallied) (err error) {
 	if seen.fates == nil {
 		seen.fates = map[string]int{}
 	}
 	w := &world{landed: map[string]int{}, fates: seen.fates}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, strings.Join(w.story, "\n"))
+		}
+	}()
 	store, err := stage(w.around)
 	if err != nil {
 		return err
@@ -437,6 +451,7 @@ func (w *world) run(all []*attempt, next func() byte) {
 		r, landsLate := w.take(next())
 		switch {
 		case landsLate:
+			w.story = append(w.story, fmt.Sprintf("%d %s %s: lands", r.by.number, r.Op, strings.TrimPrefix(r.URL, "mem://world/")))
 			_ = w.perform(r)
 		case r != nil:
 			w.settle(r, fateOf(next()))
