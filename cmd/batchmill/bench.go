@@ -19,7 +19,7 @@ func benchCommand() *cli.Command {
 		text("activations", "as for run", "auto"),
 		text("isa", "as for run", "auto"),
 		whole("threads", "threads of the engine; 0 = all cores", 0),
-		whole("batch-tokens", "tokens of one engine step", 0),
+		whole("batch-tokens", batchTokensUsage, 0),
 		text("parts", "parts to measure, with commas: "+strings.Join(jobs.BenchParts, ", "), "all"),
 		whole("repeat", "runs of each figure, of which the best counts", 3),
 		whole("budget", "seconds after which a figure's runs are not repeated any more", 120),

@@ -146,6 +146,33 @@ func TestJobFileMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// TestHelpSaysWhatNothingMeans: a flag whose default is 0 says what 0 does, a size whose default is empty what that does.
+func TestHelpSaysWhatNothingMeans(t *testing.T) {
+	for _, f := range append(append(jobFlags(), benchCommand().Flags...), planCommand().Flags...) {
+		name, usage, zero := f.Names()[0], "", false
+		switch f := f.(type) {
+		case *cli.Int64Flag:
+			usage, zero = f.Usage, f.Value == 0
+		case *cli.Float64Flag:
+			usage, zero = f.Usage, f.Value == 0
+		case *cli.DurationFlag:
+			usage, zero = f.Usage, f.Value == 0
+		case *cli.StringFlag:
+			usage, zero = f.Usage, f.Value == "" && (name == "kv-memory" || strings.HasSuffix(name, "-bytes"))
+		}
+		if zero && name != "seed" && !slices.ContainsFunc([]string{"0 = ", "0 is ", "if 0", "if not given", "if empty"}, func(s string) bool { return strings.Contains(usage, s) }) {
+			t.Errorf("--%s: %q does not say what it is if it is not given", name, usage)
+		}
+	}
+	for flag, want := range map[string]string{"batch-tokens": "0 = 512", "window-rows": "0 = 2048", "open-shards": "0 = 4", "split-bytes": "256MiB", "max-line-bytes": "64MiB"} {
+		for _, f := range jobFlags() {
+			if f.Names()[0] == flag && !strings.Contains(f.(cli.DocGenerationFlag).GetUsage(), want) {
+				t.Errorf("--%s does not say %q", flag, want)
+			}
+		}
+	}
+}
+
 // TestWhatAJobFileAsksForIsRefusedThere: also what only the job itself refuses is told with its line, as a fault of the file;
 // what a flag says over the file is a fault of the flag.
 func TestWhatAJobFileAsksForIsRefusedThere(t *testing.T) {

@@ -13,7 +13,15 @@ import (
 
 	"github.com/batchmill/batchmill/infer"
 	"github.com/batchmill/batchmill/jobs"
+	"github.com/batchmill/batchmill/pipeline"
+	"github.com/batchmill/batchmill/readers"
 )
+
+// batchTokensUsage is the same for jobs and measurements.
+var batchTokensUsage = fmt.Sprintf("tokens of one engine step; 0 = %d", infer.DefaultBatchTokens)
+
+// wholeBytes prints a size that is a whole number of MiB.
+func wholeBytes(n int64) string { return fmt.Sprintf("%dMiB", n>>20) }
 
 // env is the environment name of a flag.
 func env(flag string) []string {
@@ -95,7 +103,7 @@ func jobFlags() []cli.Flag {
 		text("template-date", "date that templates see (RFC 3339 or YYYY-MM-DD); the job's start if empty", ""),
 	)...)
 	all = append(all, category("Sampling",
-		whole("max-tokens", "most tokens of a completion; if not given 256, or what room there is", 0),
+		whole("max-tokens", fmt.Sprintf("most tokens of a completion; if not given %d, or what room there is", infer.DefaultMaxTokens), 0),
 		number("temperature", "0 is greedy", 0),
 		number("top-p", "nucleus sampling: smallest set of tokens with this probability; 1 = off", 1),
 		whole("top-k", "only the k most likely tokens; 0 = off", 0),
@@ -113,21 +121,21 @@ func jobFlags() []cli.Flag {
 	all = append(all, category("Engine",
 		text("device", "auto or cpu", "auto"),
 		text("isa", "instructions to use: auto, amx, avx512, avx2 or portable; no result depends on it", "auto"),
-		text("activations", "auto, f32, int16 or int8: how exactly activations meet quantised weights; auto is int8 for those, f32 for others", "auto"),
+		text("activations", "auto, f32, int16 or int8: form of activations where they meet quantised weights; int8 rounds keys, values and attention's probabilities too, also with float weights; auto is int8 for quantised weights, f32 for others", "auto"),
 		whole("threads", "threads of the engine; 0 = all cores", 0),
-		whole("batch-tokens", "tokens of one engine step", 0, "max-num-batched-tokens"),
-		whole("max-seqs", "sequences in work at once; 0 = by memory", 0, "max-num-seqs"),
+		whole("batch-tokens", batchTokensUsage, 0, "max-num-batched-tokens"),
+		whole("max-seqs", fmt.Sprintf("sequences in work at once; 0 = as many as memory and a step hold, at most %d", infer.DefaultMaxSeqs), 0, "max-num-seqs"),
 		whole("max-model-len", "longest sequence; the model's own limit if 0", 0),
 		text("kv-memory", "memory for KV pages, such as 2GiB; a share of what is free if empty", ""),
-		whole("window-rows", "rows that wait, sorted, for the engine", 0),
-		whole("open-shards", "unfinished shards at once", 0),
+		whole("window-rows", fmt.Sprintf("rows that wait, sorted, for the engine; 0 = %d", pipeline.DefaultWindowRows), 0),
+		whole("open-shards", fmt.Sprintf("unfinished shards at once; 0 = %d", jobs.DefaultOpenShards), 0),
 		whole("journal-units", "completions after which they are journalled, so that a kill costs no more", jobs.DefaultJournalUnits),
 		span("journal-every", "time after which fewer are", jobs.DefaultJournalEvery),
 		toggle("no-dedup", "run equal requests of a file each for itself"),
 		toggle("no-prefix-sharing", "compute every prompt in full, also where it begins like another"),
 		toggle("no-speculation", "generate one token a step, also where the text repeats itself"),
-		text("split-bytes", "size above which a plain JSONL file is cut", ""),
-		text("max-line-bytes", "longest line of a JSONL file", ""),
+		text("split-bytes", fmt.Sprintf("size above which a plain JSONL file is cut; %s if empty", wholeBytes(jobs.DefaultSplitBytes)), ""),
+		text("max-line-bytes", fmt.Sprintf("longest line of a JSONL file; %s if empty", wholeBytes(readers.DefaultMaxLineBytes)), ""),
 	)...)
 	all = append(all, category("Report",
 		text("config", "job file (YAML); flags and environment win over it", ""),
