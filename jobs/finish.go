@@ -85,7 +85,10 @@ func (r *runState) summary(err error) *Summary {
 		sum.Rows.Total += sum.Rows.NotStarted
 	}
 	wall := time.Since(j.start).Seconds()
-	sum.Time = TimeSummary{Wall: seconds(wall), Load: seconds(r.load.Seconds())}
+	sum.Time = TimeSummary{
+		Wall: seconds(wall), Load: seconds(r.load.Seconds()), Journal: seconds(r.cost.journal.total().Seconds()),
+		Commit: seconds(r.cost.commit.total().Seconds()), CommitWait: seconds(r.cost.waited().Seconds()),
+	}
 	sum.Memory.PeakRSS = peakRSS()
 	if r.journal != nil {
 		sum.Journal = JournalSummary{Resumed: r.resumed, Units: r.journal.stored, Chunks: r.journal.chunks}

@@ -32,6 +32,7 @@ type journal struct {
 	units  int
 	every  time.Duration
 	events *Events
+	cost   *overhead
 
 	mu     sync.Mutex
 	open   map[int]*shardLog
@@ -39,7 +40,6 @@ type journal struct {
 	room   chan struct{}
 	chunks int64 // stored
 	stored int64 // units in them
-	waited time.Duration
 
 	wake chan struct{}
 	done chan struct{} // closed when run has ended
@@ -63,7 +63,7 @@ type ChunkRef struct {
 	SHA256 string `json:"sha256"` // of the object
 }
 
-func newJournal(j *Job, units int, every time.Duration) *journal {
+func newJournal(j *Job, units int, every time.Duration, cost *overhead) *journal {
 	if units <= 0 {
 		units = DefaultJournalUnits
 	}
@@ -71,7 +71,7 @@ func newJournal(j *Job, units int, every time.Duration) *journal {
 		every = DefaultJournalEvery
 	}
 	return &journal{
-		store: j.store, layout: j.layout, head: chunkHeader{PlanDigest: j.plan.Digest, Attempt: j.runID}, units: units, every: every, events: &j.events,
+		store: j.store, layout: j.layout, head: chunkHeader{PlanDigest: j.plan.Digest, Attempt: j.runID}, units: units, every: every, events: &j.events, cost: cost,
 		open: map[int]*shardLog{}, room: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -91,14 +91,12 @@ func (j *journal) add(l *shardLog, line []byte) error {
 	for j.bytes >= journalBytes {
 		room := j.room
 		j.mu.Unlock()
-		began := time.Now()
 		select {
 		case <-room:
 		case <-j.done:
 			return errors.New("the journal is closed")
 		}
 		j.mu.Lock()
-		j.waited += time.Since(began)
 	}
 	if l.units == 0 {
 		l.since = time.Now()
@@ -167,17 +165,23 @@ func (j *journal) flush(ctx context.Context, l *shardLog) error {
 	h := j.head
 	h.Shard, h.Number, h.Units = l.shard, l.next, units
 	l.next++ // also if it fails: it may have been stored all the same, and then it counts beside the next one
-	data, err := encodeChunk(h, lines)
+	name := chunkName(h.Attempt, h.Number)
+	url := j.layout.chunk(l.shard, name)
+	var data []byte
+	err := j.cost.journal.cpu(func() (err error) {
+		if data, err = encodeChunk(h, lines); err != nil {
+			return err
+		}
+		j.events.reached(ChunkBefore)
+		if err := j.store.Put(ctx, url, data, objstore.CreateOptions{IfAbsent: true, ContentType: "application/zstd"}); err != nil {
+			return classifyPut(fmt.Errorf("write the journal %s: %w", url, err))
+		}
+		j.events.reached(ChunkAfter)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	name := chunkName(h.Attempt, h.Number)
-	url := j.layout.chunk(l.shard, name)
-	j.events.reached(ChunkBefore)
-	if err := j.store.Put(ctx, url, data, objstore.CreateOptions{IfAbsent: true, ContentType: "application/zstd"}); err != nil {
-		return classifyPut(fmt.Errorf("write the journal %s: %w", url, err))
-	}
-	j.events.reached(ChunkAfter)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l.refs = append(l.refs, ChunkRef{Name: name, Units: units, SHA256: hashBytes(data)})

@@ -324,6 +324,29 @@ func TestOnlyRetryableErrorsRunAgain(t *testing.T) {
 	}
 }
 
+// TestWhatTheCommitCostsIsMeasured: a store that takes its time shows in the figures of the summary.
+func TestWhatTheCommitCostsIsMeasured(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, dir+"/in.jsonl", rowsJSONL(40))
+	s := testSpec(in, dir+"/out/")
+	s.SplitBytes, s.OpenShards, s.MaxSeqs = 2000, 1, 2
+	const pause = 30 * time.Millisecond
+	parts := 0
+	sum, err := runJob(t, context.Background(), s, Events{Reached: func(at Step) {
+		if at == PartBefore {
+			parts++
+			time.Sleep(pause)
+		}
+	}})
+	if err != nil || parts < 3 {
+		t.Fatal(parts, err)
+	}
+	least := (time.Duration(parts) * pause * 9 / 10).Seconds() // one shard at a time: the engine waits for each
+	if c := sum.Time; c.CommitWait < least || c.CommitWait > c.Wall || c.Journal <= 0 || c.Commit <= 0 || c.Commit >= c.Wall {
+		t.Errorf("%d parts, each %v late: %+v", parts, pause, c)
+	}
+}
+
 func FuzzChunk(f *testing.F) {
 	line, _ := encodeResult(&row.Result{Key: row.UnitKey{Source: "file:///a", Row: 3}, Status: row.OK, Completion: ptr("x")}, 2)
 	whole, err := encodeChunk(chunkHeader{PlanDigest: "d", Shard: 1, Attempt: "a", Units: 1}, append(line, '\n'))

@@ -78,6 +78,8 @@ type runState struct {
 	planTag string // ETag of the stored plan
 	leftOut int    // files that match the inputs, but came after the plan
 
+	cost      overhead
+	idle      time.Time // when the engine was done
 	signalled time.Time // when a signal asked for the end
 
 	before   RowCounts   // rows of parts that were there when the work began, and journalled ones
@@ -121,7 +123,11 @@ func (r *runState) run(ctx context.Context) error {
 	signal := ctx
 	ctx, cancel := r.underGrace(signal)
 	defer cancel()
-	return r.complete(ctx, signal, todo, sealed)
+	err = r.complete(ctx, signal, todo, sealed)
+	if r.cost.starved = r.window.Starved; !r.idle.IsZero() {
+		r.cost.last = time.Since(r.idle)
+	}
+	return err
 }
 
 // complete does what is left to do. signal ends when the run is to end early, ctx when it has to.
@@ -178,12 +184,12 @@ func (r *runState) work(ctx, signal context.Context, todo []int) error {
 	j := r.job
 	prep := pipeline.NewPreparer(j.prompt, j.bundle.Tokenizer, j.config.VocabSize, r.engine.Check)
 	ready := make(chan *shardState, j.spec.OpenShards+1) // at most OpenShards are unfinished: sending never blocks
-	r.journal = newJournal(j, j.spec.JournalUnits, j.spec.JournalEvery)
+	r.journal = newJournal(j, j.spec.JournalUnits, j.spec.JournalEvery, &r.cost)
 	feed := &shardFeed{
 		store: j.store, plan: j.plan, samples: int64(j.spec.Samples), todo: todo, ready: ready,
 		opts:    readers.Options{Columns: prep.Columns(), MaxLineBytes: j.spec.MaxLineBytes},
 		slots:   semaphore.NewWeighted(int64(j.spec.OpenShards)),
-		pending: map[row.UnitKey]place{}, count: r.countResult, journal: r.journal,
+		pending: map[row.UnitKey]place{}, count: r.countResult, journal: r.journal, cost: &r.cost,
 	}
 	com := r.committer()
 	feed.resume = func(ctx context.Context, n int, into *spool) ([]ChunkRef, error) { return r.resume(ctx, com, n, into) }
@@ -198,6 +204,7 @@ func (r *runState) work(ctx, signal context.Context, todo []int) error {
 			WindowRows: j.spec.WindowRows, OpenShards: j.spec.OpenShards, NoDedup: j.spec.NoDedup, NoPrefixSharing: j.spec.NoPrefixSharing,
 			ReturnTokenIDs: j.spec.Params.ReturnTokenIDs, Drain: signal.Done(),
 		})
+		r.idle = time.Now()
 		return err
 	})
 	g.Go(func() error {
@@ -276,13 +283,21 @@ func (r *runState) commit(ctx context.Context, com *committer, s *shardState) er
 	if err != nil {
 		return err
 	}
-	facts, err := com.commit(ctx, s, chunks)
+	var facts *Facts
+	err = r.cost.commit.cpu(func() (err error) {
+		facts, err = com.commit(ctx, s, chunks)
+		return err
+	})
 	return r.committed(s.number, facts, err)
 }
 
 // unseal makes the part of a shard that is sealed.
 func (r *runState) unseal(ctx context.Context, com *committer, s *Seal) error {
-	facts, err := com.fromSeal(ctx, s)
+	var facts *Facts
+	err := r.cost.commit.cpu(func() (err error) {
+		facts, err = com.fromSeal(ctx, s)
+		return err
+	})
 	return r.committed(s.Shard, facts, err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -39,6 +40,7 @@ type shardFeed struct {
 	ready   chan<- *shardState // shards whose results are all there
 	count   func(*row.Result)
 	journal *journal
+	cost    *overhead
 	resume  func(ctx context.Context, shard int, into *spool) ([]ChunkRef, error) // takes what is journalled; errCommitted
 
 	cur     *shardState
@@ -105,7 +107,10 @@ func (f *shardFeed) Next(ctx context.Context) (*row.Record, int, error) {
 }
 
 func (f *shardFeed) openShard(ctx context.Context) error {
-	if err := f.slots.Acquire(ctx, 1); err != nil {
+	began := time.Now()
+	err := f.slots.Acquire(ctx, 1)
+	f.cost.slots.since(began)
+	if err != nil {
 		return err
 	}
 	n := f.todo[0]
@@ -188,6 +193,7 @@ func (f *shardFeed) Announce(rec *row.Record, units int) ([]int32, error) {
 
 // Done implements pipeline.Sink.
 func (f *shardFeed) Done(res *row.Result) error {
+	defer f.cost.sink.since(time.Now())
 	f.mu.Lock()
 	at, ok := f.pending[res.Key]
 	delete(f.pending, res.Key)

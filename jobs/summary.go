@@ -29,11 +29,16 @@ type Summary struct {
 	Worked bool `json:"-"` // the attempt came as far as working on rows, or found that all was done
 }
 
-// TimeSummary gives seconds.
+// TimeSummary gives seconds. Journal and Commit are processor time beside the engine, spent on chunks of the journal and on
+// assembling, sealing and storing parts; CommitWait is how long the engine stood still for them, at most, and after its last row.
 type TimeSummary struct {
 	Wall   float64 `json:"wall_s"`
 	Load   float64 `json:"load_s"`
 	Engine float64 `json:"engine_s"`
+
+	Journal    float64 `json:"journal_cpu_s"`
+	Commit     float64 `json:"commit_cpu_s"`
+	CommitWait float64 `json:"commit_wait_s"`
 }
 
 // Throughput is over the time in which the engine ran; decode tokens are all completion tokens.

@@ -54,6 +54,7 @@ type window struct {
 // WindowStats counts what passed through the window.
 type WindowStats struct {
 	Generations int
+	Starved     time.Duration  // that the engine waited for a unit, once it had had one, while more were to come
 	Buckets     map[int]Bucket // units by length; the key is the bucket's upper length in tokens, a power of two
 }
 
@@ -191,6 +192,7 @@ func (w *window) take(ctx context.Context, wait bool) (*Unit, error) {
 		if !wait {
 			return nil, nil
 		}
+		began := time.Now()
 		var timer <-chan time.Time
 		if pending {
 			timer = time.After(linger)
@@ -201,6 +203,11 @@ func (w *window) take(ctx context.Context, wait bool) (*Unit, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+		w.mu.Lock()
+		if w.started {
+			w.stats.Starved += time.Since(began)
+		}
+		w.mu.Unlock()
 	}
 }
 
