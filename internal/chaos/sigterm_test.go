@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 const (
@@ -17,8 +22,9 @@ const (
 	grace = 2 * time.Second
 	exits = 3 * time.Second
 
-	fewTerms  = 5  // of an ordinary test run
-	manyTerms = 50 // of `make chaos`
+	fewTerms  = 5  // runs to be stopped by an ordinary test
+	manyTerms = 50 // and by `make chaos`
+	tries     = 3  // for each: some runs are done before they are asked to stop
 )
 
 // exitInterrupted is the exit code of a run that was asked to stop.
@@ -61,6 +67,50 @@ func readSummary(p *process) (*summary, error) {
 	return s, nil
 }
 
+// kept returns the rows that an output holds so far, in parts and in its journal, by file and index.
+func kept(p *place, w *work, prefix string) (map[string]bool, error) {
+	rows := map[string]bool{}
+	keys, err := p.list(prefix + "/")
+	if errors.Is(err, fs.ErrNotExist) {
+		return rows, nil // it was stopped before anything was stored
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		journal := strings.HasPrefix(key, "_run/journal/")
+		if !journal && !strings.HasPrefix(key, "part-") {
+			continue
+		}
+		data, err := p.read(prefix + "/" + key)
+		if err != nil {
+			return nil, err
+		}
+		source, index := "source_file", "row_index"
+		if journal {
+			source, index = "source", "row"
+			z, err := zstd.NewReader(nil)
+			if err != nil {
+				return nil, err
+			}
+			text, err := z.DecodeAll(data, nil)
+			z.Close()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			_, data, _ = bytes.Cut(text, []byte("\n")) // the first line says what it is
+		}
+		lines, err := parse(w.format, data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		for _, line := range lines {
+			rows[fmt.Sprint(line[source], " ", line[index])] = true
+		}
+	}
+	return rows, nil
+}
+
 // steady is a job of about a second in which every row is run, whatever the others are.
 func steady() work {
 	const rows = 240
@@ -99,8 +149,8 @@ func TestTerminated(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(set.seed, 1))
 	var slowest time.Duration
-	stopped, kept := 0, int64(0)
-	for n := range times {
+	asked, stopped, saved := 0, 0, 0
+	for n := 0; stopped < times && n < times*tries; n++ {
 		prefix := fmt.Sprintf("out/terminated-%d", n)
 		after := time.Duration((0.1 + 0.8*r.Float64()) * float64(ref.took))
 		fail := func(format string, args ...any) {
@@ -112,10 +162,11 @@ func TestTerminated(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(after)
-		asked := time.Now()
+		asked++
+		signalled := time.Now()
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		code, err := p.wait(context.Background())
-		took := time.Since(asked)
+		took := time.Since(signalled)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +186,15 @@ func TestTerminated(t *testing.T) {
 			fail("the summary says exit code %d", first.ExitCode)
 		}
 		stopped++
-		kept += first.Rows.OK
+		have, err := kept(l.place, &w, prefix)
+		if err != nil {
+			fail("%v", err)
+			continue
+		}
+		saved += len(have)
+		if n := int64(len(have)); n < first.Rows.OK {
+			fail("the summary says that %d rows are done, the output holds %d", first.Rows.OK, n)
+		}
 		if p, err = launch(l.bin, l.tmp, nil, args...); err != nil {
 			t.Fatal(err)
 		}
@@ -148,8 +207,8 @@ func TestTerminated(t *testing.T) {
 			fail("%v", err)
 			continue
 		}
-		if first.Rows.Total > 0 && second.entered() != first.Rows.NotStarted {
-			fail("%+v were left, and the next life ran %d rows", first.Rows, second.entered())
+		if left := int64(len(w.wantUnits()) - len(have)); second.entered() != left {
+			fail("%d rows were neither in parts nor in the journal, and the next life ran %d", left, second.entered())
 		}
 		out, err := readOutput(l.place, &w, prefix)
 		if err == nil {
@@ -160,8 +219,9 @@ func TestTerminated(t *testing.T) {
 		}
 		l.place.remove(prefix)
 	}
-	fmt.Printf("%d of %d SIGTERMs stopped a run, the slowest in %v; %d rows were kept for the next life\n", stopped, times, slowest.Round(time.Millisecond), kept)
-	if stopped == 0 {
-		t.Error("no run was stopped before its end")
+	fmt.Printf("%d of %d SIGTERMs stopped a run before its end, the slowest in %v; %d of %d rows were kept for the next life\n",
+		stopped, asked, slowest.Round(time.Millisecond), saved, stopped*len(w.wantUnits()))
+	if stopped < times {
+		t.Errorf("%d runs were stopped, want %d", stopped, times)
 	}
 }
