@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,7 +70,10 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	spec := journalSpec(in, dir+"/out/")
 	var states []string
 	last := map[Step]int{}
+	var mu sync.Mutex
 	if _, err := runJob(t, context.Background(), spec, Events{Reached: func(s Step) {
+		mu.Lock()
+		defer mu.Unlock()
 		last[s]++
 		if n := last[s]; n > 1 && n != 4 { // the first of each, and a later one
 			return

@@ -33,7 +33,7 @@ type Events struct {
 type Progress struct {
 	Rows      int64 // done by this process, committed or not
 	Errors    int64
-	Total     int64 // of this process's shards
+	Total     int64 // that this process has to do: none of committed parts, none that was journalled
 	RowTokens int64 // prompt and completion tokens of those rows, as far as they were computed: none of copies, none from shared pages
 	PromptTok int64 // prefilled in this run
 	OutputTok int64 // decoded in this run
@@ -73,7 +73,7 @@ type runState struct {
 	mu      sync.Mutex
 	facts   map[int]*Facts // of committed parts of this process's shards
 	live    Facts          // results of this run, committed or not
-	total   int64
+	total   int64          // units without a part when the work began
 	broken  []error
 	planTag string // ETag of the stored plan
 	leftOut int    // files that match the inputs, but came after the plan
@@ -110,9 +110,11 @@ func (r *runState) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.total = j.plan.rows(j.spec.Shard)
+	for _, n := range todo {
+		r.total += j.plan.shardRows(n) * int64(j.spec.Samples)
+	}
 	if j.events.Planned != nil {
-		j.events.Planned(j.plan, r.total)
+		j.events.Planned(j.plan, j.plan.rows(j.spec.Shard))
 	}
 	for _, in := range j.plan.Inputs {
 		if in.Broken != "" {
@@ -190,6 +192,11 @@ func (r *runState) work(ctx, signal context.Context, todo []int) error {
 		opts:    readers.Options{Columns: prep.Columns(), MaxLineBytes: j.spec.MaxLineBytes},
 		slots:   semaphore.NewWeighted(int64(j.spec.OpenShards)),
 		pending: map[row.UnitKey]place{}, count: r.countResult, journal: r.journal, cost: &r.cost,
+		took: func(units int64) {
+			r.mu.Lock()
+			r.resumed += units
+			r.mu.Unlock()
+		},
 	}
 	com := r.committer()
 	feed.resume = func(ctx context.Context, n int, into *spool) ([]ChunkRef, error) { return r.resume(ctx, com, n, into) }
@@ -218,7 +225,6 @@ func (r *runState) work(ctx, signal context.Context, todo []int) error {
 		return nil
 	})
 	err := g.Wait()
-	r.resumed = feed.resumed
 	early := signal.Err() != nil && feed.settled < len(todo)
 	if err != nil || early {
 		last, cancel := r.lastWord(ctx)
@@ -365,7 +371,7 @@ func (r *runState) step() {
 	stats := r.engine.Stats()
 	r.mu.Lock()
 	p := Progress{
-		Rows: r.live.Rows.Total, Errors: r.live.Rows.Error, Total: r.total,
+		Rows: r.live.Rows.Total, Errors: r.live.Rows.Error, Total: max(r.live.Rows.Total, r.total-r.resumed),
 		RowTokens: r.live.computed(),
 		PromptTok: stats.PrefillTokens, OutputTok: stats.DecodeTokens, Engine: stats, Elapsed: time.Since(r.began),
 	}

@@ -41,6 +41,7 @@ type shardFeed struct {
 	count   func(*row.Result)
 	journal *journal
 	cost    *overhead
+	took    func(units int64)                                                     // tells how many units of a shard were journalled before
 	resume  func(ctx context.Context, shard int, into *spool) ([]ChunkRef, error) // takes what is journalled; errCommitted
 
 	cur     *shardState
@@ -49,7 +50,6 @@ type shardFeed struct {
 
 	mu      sync.Mutex
 	pending map[row.UnitKey]place // units without a result: at most a window and the engine's sequences
-	resumed int64                 // units that earlier attempts journalled, of all shards
 	settled int                   // shards that need no more work of the engine
 }
 
@@ -127,9 +127,7 @@ func (f *shardFeed) openShard(ctx context.Context) error {
 	}
 	f.cur = &shardState{number: n, spool: s, log: f.journal.begin(n, refs)}
 	f.cur.resumed = s.count()
-	f.mu.Lock()
-	f.resumed += f.cur.resumed
-	f.mu.Unlock()
+	f.took(f.cur.resumed)
 	f.reader = newSegmentReader(ctx, f.store, f.plan, n, f.opts)
 	return nil
 }

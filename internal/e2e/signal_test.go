@@ -168,3 +168,37 @@ func TestAClosedOutputKillsNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAFullDisk: no file may grow beyond a limit, as on a full disk. The run says so with 74, and once there is room the same
+// command goes on with what was journalled.
+func TestAFullDisk(t *testing.T) {
+	const rows = 2500
+	dir := t.TempDir()
+	in := manyRows(t, filepath.Join(dir, "rows.jsonl"), rows)
+	args := []string{"run", "--model", filepath.Join(root, twoLayers), "--input", in, "--output", dir + "/out/", "--max-tokens", "16",
+		"--journal-units", "64", "--json", "--progress", "none"}
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("needs bash for a limit on files")
+	}
+	cmd := exec.Command(shell, append([]string{"-c", `ulimit -f 200; exec "$@"`, "bash", program(t)}, args...)...) // of 1024 bytes
+	cmd.Dir = dir
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	_ = cmd.Run()
+	var s journalled
+	if err := json.Unmarshal(stdout.Bytes(), &s); err != nil {
+		t.Fatalf("exit %d, summary %q: %v\n%s", cmd.ProcessState.ExitCode(), stdout.String(), err, stderr.String())
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 74 || s.ExitCode != 74 || s.Rows.NotStarted != rows || s.Rows.Total != rows || s.Journal.Units == 0 {
+		t.Errorf("exit %d, %+v, message %q", code, s, s.Message)
+	}
+	got := batchmill(t, nil, args...)
+	var again journalled
+	if err := json.Unmarshal([]byte(got.stdout), &again); err != nil || got.code != 0 {
+		t.Fatalf("exit %d, %v\n%s", got.code, err, got.stderr)
+	}
+	if again.Rows.OK != rows || again.Journal.Resumed != s.Journal.Units || again.Journal.Units != rows-s.Journal.Units {
+		t.Errorf("%d units were journalled before the disk was full: %+v", s.Journal.Units, again)
+	}
+}
