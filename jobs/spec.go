@@ -12,6 +12,8 @@ import (
 	"github.com/batchmill/batchmill/infer"
 	"github.com/batchmill/batchmill/internal/objstore"
 	"github.com/batchmill/batchmill/internal/ordered"
+	"github.com/batchmill/batchmill/pipeline"
+	"github.com/batchmill/batchmill/readers"
 	"github.com/batchmill/batchmill/writers"
 )
 
@@ -102,6 +104,9 @@ func ParseShard(text string) (Shard, error) {
 const (
 	DefaultSplitBytes = 256 << 20 // a shard is then minutes to an hour of work on one machine
 	DefaultOpenShards = 4         // unfinished shards at once: enough that the tail of one does not empty the batches
+
+	DefaultWindowRows   = pipeline.DefaultWindowRows
+	DefaultMaxLineBytes = readers.DefaultMaxLineBytes
 )
 
 func (s Spec) withDefaults() Spec {

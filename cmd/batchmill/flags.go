@@ -13,8 +13,6 @@ import (
 
 	"github.com/batchmill/batchmill/infer"
 	"github.com/batchmill/batchmill/jobs"
-	"github.com/batchmill/batchmill/pipeline"
-	"github.com/batchmill/batchmill/readers"
 )
 
 // batchTokensUsage is the same for jobs and measurements.
@@ -127,7 +125,7 @@ func jobFlags() []cli.Flag {
 		whole("max-seqs", fmt.Sprintf("sequences in work at once; 0 = as many as memory and a step hold, at most %d", infer.DefaultMaxSeqs), 0, "max-num-seqs"),
 		whole("max-model-len", "longest sequence; the model's own limit if 0", 0),
 		text("kv-memory", "memory for KV pages, such as 2GiB; a share of what is free if empty", ""),
-		whole("window-rows", fmt.Sprintf("rows that wait, sorted, for the engine; 0 = %d", pipeline.DefaultWindowRows), 0),
+		whole("window-rows", fmt.Sprintf("rows that wait, sorted, for the engine; 0 = %d", jobs.DefaultWindowRows), 0),
 		whole("open-shards", fmt.Sprintf("unfinished shards at once; 0 = %d", jobs.DefaultOpenShards), 0),
 		whole("journal-units", "completions after which they are journalled, so that a kill costs no more", jobs.DefaultJournalUnits),
 		span("journal-every", "time after which fewer are", jobs.DefaultJournalEvery),
@@ -135,7 +133,7 @@ func jobFlags() []cli.Flag {
 		toggle("no-prefix-sharing", "compute every prompt in full, also where it begins like another"),
 		toggle("no-speculation", "generate one token a step, also where the text repeats itself"),
 		text("split-bytes", fmt.Sprintf("size above which a plain JSONL file is cut; %s if empty", wholeBytes(jobs.DefaultSplitBytes)), ""),
-		text("max-line-bytes", fmt.Sprintf("longest line of a JSONL file; %s if empty", wholeBytes(readers.DefaultMaxLineBytes)), ""),
+		text("max-line-bytes", fmt.Sprintf("longest line of a JSONL file; %s if empty", wholeBytes(jobs.DefaultMaxLineBytes)), ""),
 	)...)
 	all = append(all, category("Report",
 		text("config", "job file (YAML); flags and environment win over it", ""),
