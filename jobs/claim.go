@@ -41,7 +41,7 @@ func (r *runState) claim(ctx context.Context) (todo []int, sealed []*Seal, err e
 	if todo, sealed, err = r.missing(ctx); err != nil {
 		return nil, nil, err
 	}
-	return todo, sealed, sweepJournal(ctx, j.store, j.layout, func(n int) bool { return r.facts[n] != nil })
+	return todo, sealed, sweepJournal(ctx, j.store, j.layout, func(n int) bool { return r.facts[n] != nil }, &j.events)
 }
 
 // clearTries is how often an output is cleared: a run that is still at work there may commit one more part, but then

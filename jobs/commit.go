@@ -195,11 +195,9 @@ func (c *committer) theirs(ctx context.Context, seal *Seal) (*Facts, error) {
 	return &seal.Facts, c.clean(ctx, seal.Shard)
 }
 
-// clean removes what a committed shard needs no more. Unfinished uploads only cost money, so they end no run.
+// clean removes what a committed shard needs no more, the chunks last: as long as there are any, sweepJournal does the rest.
 func (c *committer) clean(ctx context.Context, n int) error {
-	if err := c.store.AbortUploads(ctx, c.layout.part(n)); err != nil {
-		c.events.warnf("unfinished uploads of %s could not be removed: %v", c.layout.part(n), err)
-	}
+	abortUploads(ctx, c.store, c.layout, n, c.events)
 	c.events.reached(CleanBefore)
 	if err := cleanJournal(ctx, c.store, c.layout, n); err != nil {
 		return err

@@ -48,7 +48,7 @@ func (r *runState) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := sweepJournal(ctx, j.store, j.layout, func(int) bool { return true }); err != nil {
+	if err := sweepJournal(ctx, j.store, j.layout, func(int) bool { return true }, &j.events); err != nil {
 		return err
 	}
 	if err := r.guard(ctx); err != nil {

@@ -99,12 +99,31 @@ func cleanJournal(ctx context.Context, store *objstore.Store, l layout, shard in
 	return removeChunks(ctx, store, l.journal(shard), func(string) bool { return true })
 }
 
-// sweepJournal removes what a kill left of the journal of shards that are done.
-func sweepJournal(ctx context.Context, store *objstore.Store, l layout, done func(shard int) bool) error {
+// sweepJournal removes what a kill left of shards that are done: chunks, and where there are such, unfinished uploads, which
+// go before the chunks.
+func sweepJournal(ctx context.Context, store *objstore.Store, l layout, done func(shard int) bool, ev *Events) error {
+	clear := map[int]bool{} // of uploads
 	return removeChunks(ctx, store, l.journals(), func(url string) bool {
 		n, ok := l.shardOf(url)
-		return ok && done(n)
+		if !ok || !done(n) {
+			return false
+		}
+		if !clear[n] {
+			clear[n] = true
+			abortUploads(ctx, store, l, n, ev)
+		}
+		return true
 	})
+}
+
+// abortUploads drops what attempts that were killed had begun to upload of a shard that is done. It only costs money, so it
+// ends no run.
+func abortUploads(ctx context.Context, store *objstore.Store, l layout, n int, ev *Events) {
+	for _, url := range []string{l.part(n), l.errors(n)} {
+		if err := store.AbortUploads(ctx, url); err != nil {
+			ev.warnf("unfinished uploads of %s could not be removed: %v", url, err)
+		}
+	}
 }
 
 func removeChunks(ctx context.Context, store *objstore.Store, folder string, which func(url string) bool) error {

@@ -69,9 +69,10 @@ func mixed(name string, n, samples int) file {
 	return w.file(name)
 }
 
-// fat writes records of megabytes, so that the part, and its dead letters, are multipart uploads.
+// fat writes records of megabytes, so that the part, and its dead letters, are multipart uploads: the client makes them
+// from 16 MiB on.
 func fat() file {
-	const pad = 1 << 20
+	const pad = 2 << 20
 	w := &writer{samples: 1}
 	r := rand.New(rand.NewPCG(1, 1))
 	letters := make([]byte, pad)
@@ -82,7 +83,7 @@ func fat() file {
 		if i%2 == 0 {
 			w.bad(fmt.Sprintf(`{"id": %d, "pad": "%s"}`, i, letters))
 		} else {
-			w.ok(fmt.Sprintf(`{"id": %d, "prompt": "row %d", "pad": "%s"}`, i, i, letters))
+			w.ok(fmt.Sprintf(`{"id": %d, "prompt": "row %d", "pad": "%s"}`, i, i, letters[:100]))
 		}
 	}
 	return w.file("fat.jsonl")

@@ -66,6 +66,8 @@ type tally struct {
 	faults  map[faultproxy.Kind]int
 	asked   int // requests through the proxy
 	skipped int // runs that time did not allow
+	slowest time.Duration
+	slow    string // whose life that was, and how it ended
 	began   time.Time
 }
 
@@ -93,6 +95,7 @@ func (c *tally) String() string {
 		fmt.Fprintf(&b, "; %d more did not fit the time", c.skipped)
 	}
 	fmt.Fprintf(&b, "\n%d kills of %d lives (%s); %d lives ended because the store failed for too long\n", kills, c.lives, byName(c.kills), c.gaveUp)
+	fmt.Fprintf(&b, "the longest life took %.1f s (%s)\n", c.slowest.Seconds(), c.slow)
 	fmt.Fprintf(&b, "%d faults in %d requests (%s)\n%d rows compared\n", faults, c.asked, byName(c.faults), c.rows)
 	return b.String()
 }

@@ -90,6 +90,9 @@ func (s *victim) live(ctx context.Context, d *death) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lives++
+	if took := time.Since(p.began); took > c.slowest {
+		c.slowest, c.slow = took, fmt.Sprintf("%s on %s, exit code %d", s.prefix, s.lab.place.name, code)
+	}
 	s.done = code == 0
 	switch {
 	case code == 0:
