@@ -156,7 +156,7 @@ func (l *lab) run(ctx context.Context, seed uint64) (err error) {
 		s.flags = []string{"--overwrite"}
 		for _, step := range jobs.Steps() {
 			if strings.HasPrefix(string(step), "wipe") {
-				s.steps = append(s.steps, string(step))
+				s.wipes = append(s.wipes, string(step))
 			}
 		}
 	}
@@ -269,6 +269,15 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	fmt.Printf("chaos from seed %d: %s", set.seed, count)
+	var never []string
+	for _, step := range jobs.Steps() {
+		if count.kills["at "+string(step)] == 0 {
+			never = append(never, string(step))
+		}
+	}
+	if set.long { // a few runs cannot come by all of them
+		fmt.Printf("steps of the protocol at which no life ended: %d %s\n", len(never), strings.Join(never, ", "))
+	}
 }
 
 func sortedKeys[K ~string](m map[K]int) []K { return slices.Sorted(maps.Keys(m)) }

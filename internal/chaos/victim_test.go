@@ -19,6 +19,7 @@ type victim struct {
 	random *rand.Rand
 	ref    *reference
 	steps  []string          // names, of those that the job comes by
+	wipes  []string          // those of overwriting, if it overwrites
 	proxy  *faultproxy.Proxy // nil for local files
 	flags  []string          // of every life, beside the job's own
 	done   bool              // the last life ended with 0
@@ -42,7 +43,11 @@ type death struct {
 // death draws an instant within the time that the job takes, one of its requests, or a step of the protocol.
 func (s *victim) death() *death {
 	if s.random.IntN(2) == 0 {
-		name := s.steps[s.random.IntN(len(s.steps))]
+		steps := s.steps
+		if len(s.wipes) > 0 && s.random.IntN(2) == 0 {
+			steps = s.wipes
+		}
+		name := steps[s.random.IntN(len(steps))]
 		return &death{occasion: "at " + name, step: fmt.Sprint(name, " ", 1+s.random.IntN(max(1, s.ref.steps[name])))}
 	}
 	if s.proxy != nil && s.random.IntN(3) > 0 {
