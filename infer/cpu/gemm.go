@@ -23,20 +23,9 @@ const itemsPerThread = 4
 // gemmTask multiplies strips of activations with the panels of one or more weights. An item is a group of panels (for gate
 // and up, of both) times one block of strips.
 type gemmTask struct {
-	r     *runner
-	a     *strips
-	parts [3]gemmPart
-	count int
-
-	panels int // of all parts together
-	group  int // panels in an item
-	groups int
-	block  int // strips in a block
-
-	gate, up *matrix // set: hidden = silu(gate)*up instead of parts
-	gateBias *vector
-	upBias   *vector
-	logits   [][]float32
+	r *runner
+	a *strips
+	productSet
 }
 
 // gemmPart is one weight and where its product goes.
@@ -86,13 +75,7 @@ func (g *gemmTask) start(a *strips, width int) {
 	if streamed {
 		g.block = a.count // a panel is unpacked once
 	}
-	// Blocks of equal size: a short one would leave threads idle.
-	blocks := (a.count + g.block - 1) / g.block
-	g.block = (a.count + blocks - 1) / blocks
-	workers := g.r.dev.pool.workers
-	g.group = evenGroup(g.panels, blocks, workers, max(1, min(groupBytes/(width*panelCols*4), g.panels*blocks/(workers*itemsPerThread))))
-	g.groups = (g.panels + g.group - 1) / g.group
-	g.r.dev.pool.run(&g.r.gemm.self, g.groups*blocks)
+	g.r.dev.pool.run(&g.r.gemm.self, g.cut(a.count, g.r.dev.pool.workers, groupBytes/(width*panelCols*4)))
 }
 
 func (g *gemmTask) do(worker, item int) {
@@ -105,12 +88,8 @@ func (g *gemmTask) do(worker, item int) {
 			g.gated(w, p, first, last)
 			continue
 		}
-		i, q := 0, p
-		for q >= g.parts[i].w.panels {
-			q -= g.parts[i].w.panels
-			i++
-		}
-		g.plain(w, &g.parts[i], q, first, last)
+		part, q := g.find(p)
+		g.plain(w, part, q, first, last)
 	}
 }
 

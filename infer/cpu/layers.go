@@ -86,19 +86,13 @@ func (r *runner) GateUp(gate, up device.Linear) {
 	integers := qLinear(gate) && qLinear(up)
 	r.normInput(!integers, integers)
 	r.gatedInts = integers
-	if !integers {
-		g := &r.gemm.task
-		g.count, g.logits = 0, nil
-		g.gate, g.gateBias = asMatrix(gate.Weight), asVector(gate.Bias)
-		g.up, g.upBias = asMatrix(up.Weight), asVector(up.Bias)
-		g.start(&r.input, r.hidden)
+	if integers {
+		r.qgemm.task.pair(gate, up)
+		r.qgemm.task.start(&r.inputQ)
 		return
 	}
-	g := &r.qgemm.task
-	g.count, g.logits = 0, nil
-	g.gate, g.gateBias = asMatrix(gate.Weight), asVector(gate.Bias)
-	g.up, g.upBias = asMatrix(up.Weight), asVector(up.Bias)
-	g.start(&r.inputQ)
+	r.gemm.task.pair(gate, up)
+	r.gemm.task.start(&r.input, r.hidden)
 }
 
 // Down: residual += W hidden + b.

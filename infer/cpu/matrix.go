@@ -163,30 +163,41 @@ func (d *Device) packAll(ctx context.Context, m *matrix, form *compactForm) (exa
 	if err != nil {
 		return false, fmt.Errorf("load %s: %w", m.src.Name, err)
 	}
-	var next atomic.Int64
-	var inexact atomic.Bool
-	var wg sync.WaitGroup
-	for range min(d.pool.workers, m.panels) {
-		wg.Go(func() {
-			pack := m.packer(d.kernels)
-			for ctx.Err() == nil && !inexact.Load() {
-				p := int(next.Add(1)) - 1
-				if p >= m.panels {
-					return
-				}
-				if !pack(p, packed[p*m.size:(p+1)*m.size]) {
-					inexact.Store(true)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := ctx.Err(); err != nil || inexact.Load() {
+	exact, err = d.eachPanel(ctx, m.panels, func() func(p int) bool {
+		pack := m.packer(d.kernels)
+		return func(p int) bool { return pack(p, packed[p*m.size:(p+1)*m.size]) }
+	})
+	if !exact {
 		free()
 		return false, err
 	}
 	m.packed, m.free = packed, free
 	return true, nil
+}
+
+// eachPanel packs panels on all threads, each with a function of its own from worker, until one says no or ctx ends, whose error it
+// returns.
+func (d *Device) eachPanel(ctx context.Context, panels int, worker func() func(p int) bool) (all bool, err error) {
+	var next atomic.Int64
+	var refused atomic.Bool
+	var wg sync.WaitGroup
+	for range min(d.pool.workers, panels) {
+		wg.Go(func() {
+			pack := worker()
+			for ctx.Err() == nil && !refused.Load() {
+				p := int(next.Add(1)) - 1
+				if p >= panels {
+					return
+				}
+				if !pack(p) {
+					refused.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	err = ctx.Err()
+	return err == nil && !refused.Load(), err
 }
 
 // packer makes a function that packs panels in the matrix's form.

@@ -15,20 +15,9 @@ const (
 // qTask multiplies strips of integers with the panels of one or more quantised weights. An item is a group of panels (for gate and
 // up, of both) times one block of strips.
 type qTask struct {
-	r     *runner
-	a     *qStrips
-	parts [3]gemmPart
-	count int
-
-	panels int // of all parts together
-	group  int // panels in an item
-	groups int
-	block  int // strips in a block
-
-	gate, up *matrix // set: hidden = silu(gate)*up instead of parts
-	gateBias *vector
-	upBias   *vector
-	logits   [][]float32
+	r *runner
+	a *qStrips
+	productSet
 }
 
 // qScratchpad is one worker's memory for these products.
@@ -63,16 +52,11 @@ func (g *qTask) start(a *qStrips) {
 		stored = max(stored, m.q.total)
 		streamed = streamed || m.stored == nil
 	}
-	workers := g.r.dev.pool.workers
 	g.block = max(1, qActivations/(a.blocks*max(a.block, a.k.words)))
 	if streamed {
 		g.block = a.count // a panel is packed once
 	}
-	blocks := (a.count + g.block - 1) / g.block
-	g.block = (a.count + blocks - 1) / blocks
-	g.group = evenGroup(g.panels, blocks, workers, max(1, min(qGroupBytes/stored, g.panels*blocks/(workers*itemsPerThread))))
-	g.groups = (g.panels + g.group - 1) / g.group
-	g.r.dev.pool.run(&g.r.qgemm.self, g.groups*blocks)
+	g.r.dev.pool.run(&g.r.qgemm.self, g.cut(a.count, g.r.dev.pool.workers, qGroupBytes/stored))
 }
 
 func (g *qTask) do(worker, item int) {
@@ -85,12 +69,8 @@ func (g *qTask) do(worker, item int) {
 			g.gated(w, p, first, last)
 			continue
 		}
-		i, q := 0, p
-		for q >= g.parts[i].w.panels {
-			q -= g.parts[i].w.panels
-			i++
-		}
-		g.plain(w, &g.parts[i], q, first, last)
+		part, q := g.find(p)
+		g.plain(w, part, q, first, last)
 	}
 }
 

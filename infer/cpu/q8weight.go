@@ -3,8 +3,6 @@ package cpu
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/batchmill/batchmill/infer/quant"
@@ -122,34 +120,22 @@ func (d *Device) storeAll(ctx context.Context, m *matrix) (ok bool, err error) {
 			return false, fmt.Errorf("load %s: %w", m.src.Name, err)
 		}
 	}
-	var next atomic.Int64
-	var odd atomic.Bool
-	var wg sync.WaitGroup
-	for range min(d.pool.workers, m.panels) {
-		wg.Go(func() {
-			c := qPacker{m: m, parts: m.src.Type.NewParts(m.src.In)}
-			var panel []float32
-			if m.src.Streamed {
-				panel = aligned(m.q.total / 4)
+	ok, err = d.eachPanel(ctx, m.panels, func() func(p int) bool {
+		c := qPacker{m: m, parts: m.src.Type.NewParts(m.src.In)}
+		var panel []float32
+		if stored == nil {
+			panel = aligned(m.q.total / 4)
+		}
+		return func(p int) bool {
+			if stored != nil {
+				panel = stored[p*m.q.total/4:][:m.q.total/4]
+			} else {
+				clear(panel)
 			}
-			for ctx.Err() == nil && !odd.Load() {
-				p := int(next.Add(1)) - 1
-				if p >= m.panels {
-					return
-				}
-				if stored != nil {
-					panel = stored[p*m.q.total/4:][:m.q.total/4]
-				} else {
-					clear(panel)
-				}
-				if !c.pack(p, bytesOf(panel)) {
-					odd.Store(true)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := ctx.Err(); err != nil || odd.Load() {
+			return c.pack(p, bytesOf(panel))
+		}
+	})
+	if !ok {
 		free()
 		return false, err
 	}

@@ -251,23 +251,7 @@ func (g *gen) load() string {
 //	func halves(vectors int, dst, src unsafe.Pointer)
 //
 // float32 dst, [vectors][32], from float16 src.
-func (g *gen) halves() {
-	g.text("halves", 24)
-	g.op("MOVQ vectors+0(FP), AX")
-	g.op("MOVQ dst+8(FP), DI")
-	g.op("MOVQ src+16(FP), SI")
-	loop := g.unique("loop")
-	g.label(loop)
-	for i := range 2 {
-		g.half("SI", 32*i, vec(i))
-		g.v("VMOVUPS", vec(i), mem{"DI", 64 * i})
-	}
-	g.op("ADDQ $64, SI")
-	g.op("ADDQ $128, DI")
-	g.op("DECQ AX")
-	g.op("JNZ %s", loop)
-	g.ret()
-}
+func (g *gen) halves() { g.widenFloats("halves", g.half) }
 
 // brains writes
 //
@@ -275,17 +259,24 @@ func (g *gen) halves() {
 //
 // float32 dst, [vectors][32], from bfloat16 src.
 func (g *gen) brains() {
-	g.text("brains", 24)
+	g.widenFloats("brains", func(base string, off int, v vec) {
+		for i, p := range g.parts(v) {
+			g.op("VPMOVZXWD %d(%s), %s", off+16*i, base, p)
+		}
+		g.v("VPSLLD", imm(16), v, v)
+	})
+}
+
+// widenFloats writes a kernel that widens 16-bit floats; widen reads 16 of them to a vector.
+func (g *gen) widenFloats(name string, widen func(base string, off int, v vec)) {
+	g.text(name, 24)
 	g.op("MOVQ vectors+0(FP), AX")
 	g.op("MOVQ dst+8(FP), DI")
 	g.op("MOVQ src+16(FP), SI")
 	loop := g.unique("loop")
 	g.label(loop)
 	for i := range 2 {
-		for p, reg := range g.parts(vec(i)) {
-			g.op("VPMOVZXWD %d(SI), %s", 32*i+16*p, reg)
-		}
-		g.v("VPSLLD", imm(16), vec(i), vec(i))
+		widen("SI", 32*i, vec(i))
 		g.v("VMOVUPS", vec(i), mem{"DI", 64 * i})
 	}
 	g.op("ADDQ $64, SI")
