@@ -106,21 +106,7 @@ func (g *gen) gemmAVX2(name string, f qForm, block func(rows int)) {
 	g.text(name, 8)
 	g.op("MOVQ args+0(FP), AX")
 	g.op("MOVQ %d(AX), CX", qArgScratch)
-	strip, half, last, next := g.unique("strip"), g.unique("half"), g.unique("last"), g.unique("next")
-	g.label(strip)
-	g.op("MOVQ %d(AX), R12", qArgRows)
-	g.op("CMPQ R12, $%d", avx2Rows)
-	g.op("JLE %s", last)
-	g.op("MOVQ $%d, R12", avx2Rows)
-	g.label(last)
-	g.op("XORQ BX, BX")
-	g.label(half)
-	for _, field := range []struct {
-		reg string
-		at  int
-	}{{"DI", qArgBlocks}, {"SI", qArgA}, {"DX", qArgB}, {"R8", qArgSW}, {"R9", qArgMin}, {"R10", qArgSA}, {"R11", qArgS1}, {"R13", qArgSums}} {
-		g.op("MOVQ %d(AX), %s", field.at, field.reg)
-	}
+	strip, half, next := g.startStrip(avx2Rows)
 	for _, reg := range []string{"DX", "R8", "R9"} {
 		g.op("ADDQ BX, %s", reg)
 	}
@@ -128,14 +114,7 @@ func (g *gen) gemmAVX2(name string, f qForm, block func(rows int)) {
 	for i := range 2 * avx2Rows {
 		g.op("VMOVUPS Y0, %d(CX)", 32*i)
 	}
-	labels := map[int]string{}
-	for i, rows := range avx2Bodies {
-		labels[rows] = g.unique("rows")
-		if i > 0 {
-			g.op("CMPQ R12, $%d", rows)
-			g.op("JGT %s", labels[avx2Bodies[i-1]])
-		}
-	}
+	labels := g.pickBody(avx2Bodies)
 	done := g.unique("done")
 	for i := len(avx2Bodies) - 1; i >= 0; i-- {
 		rows := avx2Bodies[i]

@@ -21,32 +21,11 @@ var vnniBodies = []int{14, 7, 4, 2, 1}
 func (g *gen) gemmVNNI(f qForm) {
 	g.text(f.name(), 8)
 	g.op("MOVQ args+0(FP), AX")
-	strip, half, last, next := g.unique("strip"), g.unique("half"), g.unique("last"), g.unique("next")
-	g.label(strip)
-	g.op("MOVQ %d(AX), R12", qArgRows)
-	g.op("CMPQ R12, $%d", vnniRows)
-	g.op("JLE %s", last)
-	g.op("MOVQ $%d, R12", vnniRows)
-	g.label(last)
-	g.op("XORQ BX, BX")
-	g.label(half)
-	for _, field := range []struct {
-		reg string
-		at  int
-	}{{"DI", qArgBlocks}, {"SI", qArgA}, {"DX", qArgB}, {"R8", qArgSW}, {"R9", qArgMin}, {"R10", qArgSA}, {"R11", qArgS1}, {"R13", qArgSums}} {
-		g.op("MOVQ %d(AX), %s", field.at, field.reg)
-	}
+	strip, half, next := g.startStrip(vnniRows)
 	for _, reg := range []string{"DX", "R8", "R9", "R13"} {
 		g.op("ADDQ BX, %s", reg)
 	}
-	labels := map[int]string{}
-	for i, rows := range vnniBodies {
-		labels[rows] = g.unique("rows")
-		if i > 0 {
-			g.op("CMPQ R12, $%d", rows)
-			g.op("JGT %s", labels[vnniBodies[i-1]])
-		}
-	}
+	labels := g.pickBody(vnniBodies)
 	for i := len(vnniBodies) - 1; i >= 0; i-- { // the smallest comes first: the tests fall through to it
 		rows := vnniBodies[i]
 		g.label(labels[rows])
@@ -58,6 +37,43 @@ func (g *gen) gemmVNNI(f qForm) {
 	g.op("JNE %s", half)
 	g.nextStrip(strip)
 	g.ret()
+}
+
+// startStrip begins the loops over strips of at most most rows, whose number is then in R12, and over the halves of a panel, whose distance in
+// codes and scales is in BX, and loads the arguments.
+func (g *gen) startStrip(most int) (strip, half, next string) {
+	strip, half = g.unique("strip"), g.unique("half")
+	last := g.unique("last")
+	next = g.unique("next")
+	g.label(strip)
+	g.op("MOVQ %d(AX), R12", qArgRows)
+	g.op("CMPQ R12, $%d", most)
+	g.op("JLE %s", last)
+	g.op("MOVQ $%d, R12", most)
+	g.label(last)
+	g.op("XORQ BX, BX")
+	g.label(half)
+	for _, field := range []struct {
+		reg string
+		at  int
+	}{{"DI", qArgBlocks}, {"SI", qArgA}, {"DX", qArgB}, {"R8", qArgSW}, {"R9", qArgMin}, {"R10", qArgSA}, {"R11", qArgS1}, {"R13", qArgSums}} {
+		g.op("MOVQ %d(AX), %s", field.at, field.reg)
+	}
+	return strip, half, next
+}
+
+// pickBody jumps to the label of the smallest body, of numbers of rows in descending order, that takes R12 rows; for the smallest of all it
+// falls through.
+func (g *gen) pickBody(bodies []int) (labels map[int]string) {
+	labels = map[int]string{}
+	for i, rows := range bodies {
+		labels[rows] = g.unique("rows")
+		if i > 0 {
+			g.op("CMPQ R12, $%d", rows)
+			g.op("JGT %s", labels[bodies[i-1]])
+		}
+	}
+	return labels
 }
 
 // nextStrip moves the arguments on by a strip of R12 rows and jumps back while rows are left.
