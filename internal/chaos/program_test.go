@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/batchmill/batchmill/internal/testbin"
 )
 
 // tinyModel has three small layers; a job over some tens of rows takes a fraction of a second.
@@ -55,14 +56,8 @@ func program(t *testing.T) string {
 			return
 		}
 		binary.path = filepath.Join(binary.dir, "batchmill")
-		if binary.err = lookAtSources(); binary.err != nil {
-			return
-		}
 		// The tag makes it listen to the steps of the commit protocol; see cmd/batchmill/killpoint_chaos.go.
-		cmd := exec.Command("go", "build", "-tags", "chaos", "-o", binary.path, "./cmd/batchmill")
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			binary.err = fmt.Errorf("build the program: %w\n%s", err, out)
+		if binary.err = testbin.Build(root, binary.path, "chaos"); binary.err != nil {
 			return
 		}
 		help, err := exec.Command(binary.path, "run", "--help").Output()
@@ -75,23 +70,6 @@ func program(t *testing.T) string {
 		t.Fatal(binary.err)
 	}
 	return binary.path
-}
-
-// lookAtSources makes the program's sources known to go test, which caches a result as long as the files that the test
-// itself looked at stay the same.
-func lookAtSources() error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
-			return filepath.SkipDir
-		}
-		if ext := filepath.Ext(path); ext == ".go" || ext == ".s" || d.Name() == "go.mod" {
-			_, err = os.Stat(path)
-		}
-		return err
-	})
 }
 
 // process is one life of the program.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/batchmill/batchmill/internal/testbin"
 )
 
 // runTimeout bounds one run of the program: the longest takes seconds on two cores, a million rows minutes.
@@ -50,36 +50,12 @@ func program(t *testing.T) string {
 			return
 		}
 		binary.path = filepath.Join(binary.dir, "batchmill")
-		if binary.err = lookAtSources(); binary.err != nil {
-			return
-		}
-		cmd := exec.Command("go", "build", "-o", binary.path, "./cmd/batchmill")
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			binary.err = fmt.Errorf("build the program: %w\n%s", err, out)
-		}
+		binary.err = testbin.Build(root, binary.path, "")
 	})
 	if binary.err != nil {
 		t.Fatal(binary.err)
 	}
 	return binary.path
-}
-
-// lookAtSources makes the program's sources known to go test, which caches a result as long as the files that the test
-// itself looked at stay the same.
-func lookAtSources() error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
-			return filepath.SkipDir
-		}
-		if ext := filepath.Ext(path); ext == ".go" || ext == ".s" || d.Name() == "go.mod" {
-			_, err = os.Stat(path)
-		}
-		return err
-	})
 }
 
 // need returns the value of a variable that `make test` sets, or skips the test.
